@@ -1,0 +1,58 @@
+# Language, warnings, sanitizers, ccache and the packages from outside.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# No NDEBUG: invariants are checked in every build.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+
+find_program(LATHE_CCACHE ccache)
+if(LATHE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LATHE_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${LATHE_CCACHE}")
+endif()
+
+# What every target of ours is compiled with; never exported.
+add_library(lathe_flags INTERFACE)
+target_compile_options(lathe_flags INTERFACE -Wall -Wextra "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+if(LATHE_WERROR)
+  target_compile_options(lathe_flags INTERFACE -Werror)
+endif()
+if(LATHE_SANITIZE)
+  target_compile_options(lathe_flags INTERFACE -fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer
+                                               -fno-sanitize-recover=all)
+  target_link_options(lathe_flags INTERFACE -fsanitize=${LATHE_SANITIZE})
+endif()
+
+# A library that no symbol is taken from is not loaded at start either.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  target_link_options(lathe_flags INTERFACE -Wl,--as-needed)
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(SQLite3 REQUIRED)
+
+# Headers of a package that has no CMake package: an interface target `lathe_<name>` for use inside the build only.
+# They are system headers, so their warnings are not ours.
+function(lathe_headers name header)
+  cmake_parse_arguments(ARG "" "" "HINTS" ${ARGN})
+  find_path(LATHE_${name}_INCLUDE ${header} HINTS ${ARG_HINTS})
+  if(NOT LATHE_${name}_INCLUDE)
+    message(FATAL_ERROR "<${header}> is missing; tools/setup installs what the build needs")
+  endif()
+  add_library(lathe_${name} INTERFACE)
+  if(NOT LATHE_${name}_INCLUDE STREQUAL "/usr/include")
+    target_include_directories(lathe_${name} SYSTEM INTERFACE ${LATHE_${name}_INCLUDE})
+  endif()
+endfunction()
+
+lathe_headers(xxhash xxhash.h)
+lathe_headers(json nlohmann/json.hpp)
+lathe_headers(llvm llvm-c/Core.h HINTS /usr/lib/llvm-19/include)

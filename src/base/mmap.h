@@ -1,0 +1,63 @@
+#pragma once
+
+#include "base/function_ref.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+// All of these throw a UserError of kind Runtime that names the path and the system's reason.
+
+// A file's bytes, mapped read-only until the object dies. The mapping survives a rename or removal of the
+// file; a file that someone truncates meanwhile faults on access, as with any mapping.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+  std::size_t size() const { return bytes_.size(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  void unmap() noexcept;
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+// Appends to the file being written.
+class FileWriter {
+ public:
+  FileWriter(int descriptor, const std::string& path);
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  std::uint64_t offset() const { return offset_; }
+  void flush();
+
+ private:
+  void write_through(std::span<const std::byte> bytes);
+  int descriptor_;
+  const std::string& path_;
+  std::uint64_t offset_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+// Writes a temporary file in the same folder, syncs it and renames it to `path`: readers see the old file or
+// the new one, never a part. When the writer throws, the old file stays, the temporary one goes and the error
+// passes on.
+void write_file_atomically(const std::string& path, FunctionRef<void(FileWriter&)> writer);
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+void write_file_atomically(const std::string& path, std::string_view text);
+
+std::string read_file(const std::string& path);
+
+}  // namespace lathe

@@ -1,0 +1,106 @@
+// The state of rendering one program as LLVM IR.
+#pragma once
+#include <fmt/core.h>
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "renderer/llvm_text.h"
+#include "renderer/program.h"
+
+namespace lathe {
+
+class LlvmWriter {
+ public:
+  LlvmWriter(const Target& target, std::span<const UOp> linear) : target_(target), linear_(linear) {}
+  Rendered run(std::string_view kernel_name);
+
+ private:
+  struct Loop {
+    std::string label;    // of the header; the other blocks add a suffix
+    std::string counter;
+  };
+  struct Region {  // an open If, or the one around a gated access
+    std::string end_label;
+  };
+
+  // Output.
+  template <class... T>
+  void line(fmt::format_string<T...> format, T&&... args) {
+    fmt::format_to(std::back_inserter(body_), "  ");
+    fmt::format_to(std::back_inserter(body_), format, std::forward<T>(args)...);
+    body_ += '\n';
+  }
+  // "%valN = …"; returns the name.
+  template <class... T>
+  std::string value_of(fmt::format_string<T...> format, T&&... args) {
+    std::string name = fmt::format("%val{}", next_value_++);
+    line("{} = {}", name, fmt::format(format, std::forward<T>(args)...));
+    return name;
+  }
+  void begin_block(const std::string& label);
+  void jump_to(const std::string& label);
+
+  // Values. Scalars meet vectors as splats; a splat is reused where it dominates.
+  std::string operand(const UOp& u);
+  std::string operand(const UOp& u, int64_t lanes);
+  std::string typed(const UOp& u, int64_t lanes) { return llvm_text::type(u.dtype(), lanes) + " " + operand(u, lanes); }
+  std::string splat(const std::string& x, std::string_view scalar_type, int64_t lanes);
+  void define(const UOp& u, std::string text) { names_[u.node()] = std::move(text); }
+  void open_scope() { splats_.emplace_back(); }
+  void close_scope() { splats_.pop_back(); }
+
+  // Statements (llvm.cpp).
+  void node(const UOp& u);
+  void buffer(const UOp& u);
+  void range(const UOp& u);
+  void end(const UOp& u);
+  void stack(const UOp& u);
+  void pick(const UOp& u);
+  std::string pointer(const Address& at);
+  void load(const UOp& u);
+  std::string read(const Access& a, DType d);
+  std::string gated_read(const Access& a, DType d);
+  std::string masked_read(const Access& a, DType d);
+  void store(const UOp& u);
+  void write(const Access& a, DType d, const std::string& pointer, const std::string& value);
+  std::string mask_operand(const UOp& gate, int64_t lanes);
+  std::string to_memory(const std::string& x, DType d, int64_t lanes);
+  std::string from_memory(const std::string& x, DType d, int64_t lanes);
+  std::string module_text(const std::string& name, const Signature& signature);
+
+  // Arithmetic (llvm_alu.cpp).
+  std::string alu(const UOp& u);
+  std::string bool_alu(const UOp& u, int64_t n);
+  std::string int_alu(const UOp& u, int64_t n);
+  std::string float_alu(const UOp& u, int64_t n);
+  std::string compare(const UOp& u, int64_t n);
+  std::string where(const UOp& u, int64_t n);
+  std::string widened(const UOp& u, int64_t n);
+  std::string cast(const UOp& u);
+  std::string cast_float(const std::string& x, DType from, DType to, int64_t n);
+  std::string int_from_float(std::string x, DType from, DType to, int64_t n);
+  std::string float_from_int(const std::string& x, DType from, DType to, int64_t n);
+  std::string bitcast(const UOp& u);
+  std::string call(const std::string& intrinsic, DType d, int64_t n, std::initializer_list<std::string> args);
+
+  const Target& target_;
+  std::span<const UOp> linear_;
+  std::string body_;
+  std::string allocas_;
+  std::string block_ = "entry";
+  int next_value_ = 0;
+  int next_pointer_ = 0;
+  int next_buffer_ = 0;
+  llvm_text::Module module_;
+  NamePool pool_;
+  std::unordered_set<const Node*> used_;  // values that something reads at run time
+  std::unordered_map<const Node*, std::string> names_;
+  std::unordered_map<const Node*, Loop> loops_;
+  std::unordered_map<const Node*, Region> regions_;
+  std::vector<std::unordered_map<std::string, std::string>> splats_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,204 @@
+#include "renderer/program.h"
+
+#include <algorithm>
+
+namespace lathe {
+namespace {
+
+constexpr std::string_view kDecomposed = "codegen decomposes it";
+constexpr std::string_view kGraphOnly = "graphs only: lowering turns it into loops, indices and memory";
+constexpr std::string_view kAboveKernels = "it is about whole kernels, not part of one";
+
+constexpr NotRendered kNotRendered[] = {
+    {Op::Exp2, kDecomposed},       {Op::Log2, kDecomposed},    {Op::Sin, kDecomposed},
+    {Op::Pow, kDecomposed},        {Op::Threefry, kDecomposed}, {Op::FloorDiv, kDecomposed},
+    {Op::FloorMod, kDecomposed},   {Op::Call, kAboveKernels},  {Op::Linear, kAboveKernels},
+    {Op::Copy, kAboveKernels},     {Op::Reshape, kGraphOnly},  {Op::Permute, kGraphOnly},
+    {Op::Expand, kGraphOnly},      {Op::Pad, kGraphOnly},      {Op::Flip, kGraphOnly},
+    {Op::Reduce, kGraphOnly},      {Op::Stage, kGraphOnly},    {Op::Contiguous, kGraphOnly},
+    {Op::ContiguousBackward, kGraphOnly}, {Op::Detach, kGraphOnly},
+};
+
+struct Interval {
+  int128 lo, hi;
+};
+
+Interval interval_of(const UOp& u) { return {u.bounds().lo.as_int(), u.bounds().hi.as_int()}; }
+
+std::optional<Interval> exact_result(const UOp& u) {
+  const Interval a = interval_of(u.src(0));
+  if (u.op() == Op::Neg) return Interval{-a.hi, -a.lo};
+  Interval b = interval_of(u.src(1));
+  if (u.op() == Op::Add) return Interval{a.lo + b.lo, a.hi + b.hi};
+  if (u.op() == Op::Sub) return Interval{a.lo - b.hi, a.hi - b.lo};
+  if (u.op() == Op::Shl) {
+    if (b.lo < 0 || b.hi > 62) return std::nullopt;
+    b = {int128{1} << static_cast<int>(b.lo), int128{1} << static_cast<int>(b.hi)};
+  }
+  // Both factors are below 2^64 in magnitude, so no product leaves 128 bits.
+  const int128 corners[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
+  const auto [lo, hi] = std::minmax_element(std::begin(corners), std::end(corners));
+  return Interval{*lo, *hi};
+}
+
+}  // namespace
+
+std::span<const NotRendered> not_rendered() { return kNotRendered; }
+
+void cannot_render(const UOp& u, std::string_view renderer) {
+  std::string_view reason = "it has no place in a linear program in this form";
+  for (const NotRendered& row : kNotRendered)
+    if (row.op == u.op()) reason = row.reason;
+  CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, op_name(u.op()), dtype_name(u.dtype()), reason);
+  __builtin_unreachable();
+}
+
+Signature signature_of(std::span<const UOp> linear) {
+  Signature s;
+  for (const UOp& u : linear) {
+    if (u.op() == Op::Param) (u.param().space == AddrSpace::Alu ? s.variables : s.buffers).push_back(u);
+    if (u.op() == Op::Special) {
+      CHECK(*u.arg_as<TextArg>().text == "core_id", "launch index {} on a CPU", *u.arg_as<TextArg>().text);
+      s.core_id = u;
+    }
+  }
+  std::ranges::sort(s.buffers, {}, [](const UOp& u) { return u.param().slot; });
+  std::ranges::sort(s.variables, {}, [](const UOp& u) { return u.param().name; });
+  for (size_t i = 1; i < s.buffers.size(); i++)
+    CHECK(s.buffers[i].param().slot != s.buffers[i - 1].param().slot, "two Params in slot {}", s.buffers[i].param().slot);
+  for (size_t i = 1; i < s.variables.size(); i++)
+    CHECK(s.variables[i].param().name != s.variables[i - 1].param().name, "two variables {}", s.variables[i].param().name);
+  return s;
+}
+
+int64_t lanes_of(const UOp& u) {
+  if (!u.has_shape() || u.shape().empty()) return 0;
+  CHECK(u.ndim() == 1, "value of shape {} in a linear program", to_string(u.shape()));
+  return u.shape()[0].value();
+}
+
+const UOp& strip_after(const UOp& u) {
+  const UOp* p = &u;
+  while (p->op() == Op::After) p = &p->src(0);
+  return *p;
+}
+
+bool is_memory(const UOp& u) {
+  const UOp& base = strip_after(u);
+  return base.op() == Op::Buffer || (base.op() == Op::Param && base.param().space != AddrSpace::Alu);
+}
+
+bool is_address(const UOp& u) {
+  const UOp& base = strip_after(u);
+  return (base.op() == Op::Index || base.op() == Op::Shrink) && is_memory(base.src(0));
+}
+
+Address address_of(const UOp& address) {
+  CHECK(is_address(address), "{} is not an address", op_name(address.op()));
+  const UOp& u = strip_after(address);
+  Address a;
+  a.buffer = strip_after(u.src(0));
+  if (u.op() == Op::Index) {
+    CHECK(u.n_srcs() == 2, "{} coordinates into flat memory", u.n_srcs() - 1);
+    a.index = u.src(1);
+    a.lanes = lanes_of(u.src(1));
+    a.scattered = a.lanes > 0;
+  } else {
+    CHECK(u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1, "address with {} offsets", u.src(1).n_srcs());
+    a.index = u.src(1).src(0);
+    a.lanes = u.src(2).src(0).value().as_i64();
+    CHECK(a.lanes > 0, "address of {} elements", a.lanes);
+  }
+  CHECK(is_int(a.index.dtype()) && !is_weak(a.index.dtype()), "index of dtype {}", dtype_name(a.index.dtype()));
+  return a;
+}
+
+Access access_of(const UOp& u) {
+  CHECK(u.op() == Op::Load || u.op() == Op::Store, "{} is no memory access", op_name(u.op()));
+  Access a;
+  a.at = address_of(u.src(0));
+  if (u.n_srcs() > 1) a.value = u.src(1);
+  if (u.n_srcs() > 2) a.gate = u.src(2);
+  CHECK(u.op() == Op::Store || u.n_srcs() != 2, "an alternative without a gate");
+  for (size_t i = 1; i < u.n_srcs(); i++) {
+    const int64_t lanes = lanes_of(u.src(i));
+    CHECK(lanes == 0 || lanes == a.at.lanes, "{} lanes at an address of {}", lanes, a.at.lanes);
+  }
+  return a;
+}
+
+std::optional<std::vector<int64_t>> picked_lanes(const UOp& u) {
+  const UOp& which = u.src(1);
+  std::vector<int64_t> lanes;
+  if (which.op() == Op::Const) {
+    lanes.push_back(which.value().as_i64());
+  } else if (which.op() == Op::Stack) {
+    for (const UOp& k : which.srcs()) {
+      if (!k.is_const()) return std::nullopt;
+      lanes.push_back(k.value().as_i64());
+    }
+  } else {
+    return std::nullopt;
+  }
+  for (int64_t k : lanes) CHECK(k >= 0 && k < lanes_of(u.src(0)), "lane {} of {}", k, lanes_of(u.src(0)));
+  return lanes;
+}
+
+int64_t element_count(const UOp& buffer) { return prod(buffer.shape()).value(); }
+
+bool cannot_overflow(const UOp& u) {
+  if (!is_signed_int(u.dtype())) return false;
+  for (const UOp& s : u.srcs())
+    if (!is_signed_int(s.dtype()) && u.op() != Op::Shl) return false;
+  const std::optional<Interval> r = exact_result(u);
+  return r && r->lo >= min_value(u.dtype()).as_int() && r->hi <= max_value(u.dtype()).as_int();
+}
+
+std::string to_identifier(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && out.empty()) out += '_';
+    out += letter || digit ? c : '_';
+  }
+  return out.empty() ? "_" : out;
+}
+
+std::string NamePool::unique(const std::string& base) {
+  for (std::string name = base;; name = fmt::format("{}_{}", base, used_[base]++))
+    if (used_.try_emplace(name, 1).second) return name;
+}
+
+std::vector<UOp> value_sources(const UOp& u) {
+  switch (u.op()) {
+    case Op::Param:
+    case Op::Buffer:
+    case Op::Const:
+    case Op::Sink:
+    case Op::Group:
+    case Op::Noop:
+    case Op::Barrier:
+    case Op::End:
+    case Op::EndIf:
+    case Op::Special: return {};
+    case Op::If:
+    case Op::Range:
+    case Op::After: return {u.src(0)};
+    case Op::Index:
+      if (is_memory(u.src(0))) return {u.src(1)};
+      if (picked_lanes(u)) return {u.src(0)};
+      return {u.src(0), u.src(1)};
+    case Op::Shrink: return {u.src(1).src(0)};
+    default: return {u.srcs().begin(), u.srcs().end()};
+  }
+}
+
+std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear) {
+  std::unordered_set<const Node*> written;
+  for (const UOp& u : linear)
+    if (u.op() == Op::Store) written.insert(address_of(u.src(0)).buffer.node());
+  return written;
+}
+
+}  // namespace lathe

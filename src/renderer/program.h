@@ -1,0 +1,70 @@
+// Facts about linear programs that every text renderer needs.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "renderer/renderer.h"
+
+namespace lathe {
+
+// 0 for a scalar, n for a vector of shape (n,).
+int64_t lanes_of(const UOp& u);
+// `u` without the Afters around it.
+const UOp& strip_after(const UOp& u);
+// A Global Param or a Buffer, possibly behind Afters.
+bool is_memory(const UOp& u);
+// An Index or Shrink that names memory, not lanes of a value; possibly behind Afters.
+bool is_address(const UOp& u);
+
+struct Address {
+  UOp buffer;           // Param or Buffer
+  UOp index;            // a scalar; one index a lane where `scattered`
+  int64_t lanes = 0;    // 0: one element
+  bool scattered = false;
+};
+Address address_of(const UOp& u);
+
+// The memory side of a Load or Store: value is the alternative or what is stored; gate may be null.
+struct Access {
+  Address at;
+  UOp value;
+  UOp gate;
+};
+Access access_of(const UOp& u);
+
+// Lanes that Index(vec, Const) or Index(vec, Stack(Const…)) picks; nullopt where a lane number is not constant.
+std::optional<std::vector<int64_t>> picked_lanes(const UOp& u);
+
+// Number of elements of a Buffer.
+int64_t element_count(const UOp& buffer);
+
+// The integer result of Add, Sub, Mul, Neg or Shl is below 2^(width-1) in magnitude for all values of the sources, so signed
+// overflow cannot happen.
+bool cannot_overflow(const UOp& u);
+
+// A name that C and LLVM accept: other characters become '_'.
+std::string to_identifier(std::string_view text);
+
+// Hands out each name once; repeats get a number.
+class NamePool {
+ public:
+  std::string unique(const std::string& base);
+
+ private:
+  std::unordered_map<std::string, int> used_;
+};
+
+// Sources of `u` whose value is computed at run time: not shapes, sizes or lane numbers.
+std::vector<UOp> value_sources(const UOp& u);
+
+// Buffers that some Store writes.
+std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear);
+
+[[noreturn]] void cannot_render(const UOp& u, std::string_view renderer);
+
+}  // namespace lathe

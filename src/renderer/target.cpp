@@ -1,0 +1,124 @@
+#include "renderer/target.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <initializer_list>
+#include <optional>
+
+#include "base/thread_pool.h"
+
+namespace lathe {
+namespace {
+
+constexpr OpSet kCpuOps{Op::Sqrt,  Op::Trunc, Op::Reciprocal, Op::Neg,  Op::Add, Op::Sub, Op::Mul,  Op::MulAcc,
+                        Op::FDiv,  Op::CDiv,  Op::CMod,       Op::Shl,  Op::Shr, Op::Max, Op::CmpLt, Op::CmpNe,
+                        Op::CmpEq, Op::Xor,   Op::Or,         Op::And,  Op::Where};
+
+uint32_t dtype_bits(std::initializer_list<DType> types) {
+  uint32_t bits = 0;
+  for (DType d : types) bits |= 1u << static_cast<int>(d);
+  return bits;
+}
+
+// "48K", "2048K", "30M", as sysfs writes sizes.
+std::optional<int64_t> parse_size(const std::string& text) {
+  int64_t value = 0;
+  size_t i = 0;
+  for (; i < text.size() && text[i] >= '0' && text[i] <= '9' && value < (int64_t{1} << 40); i++)
+    value = value * 10 + (text[i] - '0');
+  if (i == 0) return std::nullopt;
+  const char unit = i < text.size() ? text[i] : 'B';
+  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : unit == 'G' ? value << 30 : value;
+}
+
+std::string first_word(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// Sizes that the system does not tell keep their defaults.
+void read_caches(Target& t) {
+  constexpr int kMaxIndex = 8;
+  for (int i = 0; i < kMaxIndex; i++) {
+    const std::string dir = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
+    const std::string level = first_word(dir + "level");
+    if (level.empty()) break;
+    const std::optional<int64_t> bytes = parse_size(first_word(dir + "size"));
+    if (!bytes || *bytes == 0 || first_word(dir + "type") == "Instruction") continue;
+    if (level == "1") t.l1d_bytes = *bytes;
+    if (level == "2") t.l2_bytes = *bytes;
+    if (level == "3") t.l3_bytes = *bytes;
+  }
+}
+
+struct Isa {
+  std::string arch;
+  int vector_bits;
+  int vector_registers;
+  bool has_fma;
+  bool has_half_conversion;
+};
+
+Isa host_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool fma = __builtin_cpu_supports("fma");
+  // Every CPU with AVX2 converts half floats (F16C came a generation earlier).
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return {"x86_64", 512, 32, fma, true};
+  if (__builtin_cpu_supports("avx2")) return {"x86_64", 256, 16, fma, true};
+  if (__builtin_cpu_supports("avx")) return {"x86_64", 256, 16, fma, false};
+  return {"x86_64", 128, 16, fma, false};
+#elif defined(__aarch64__)
+  return {"aarch64", 128, 32, true, true};
+#else
+  return {"generic", 128, 16, false, false};
+#endif
+}
+
+Target host_target(std::string name) {
+  static const Isa isa = host_isa();
+  static const Target caches = [] {
+    Target t;
+    read_caches(t);
+    return t;
+  }();
+  Target t = caches;
+  t.name = std::move(name);
+  t.arch = isa.arch;
+  t.max_threads = std::max(1, cpu_count());
+  t.vector_bits = isa.vector_bits;
+  t.vector_registers = isa.vector_registers;
+  t.has_fma = isa.has_fma;
+  t.native_ops = kCpuOps;
+  t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32, DType::UInt32,
+                         DType::Int64, DType::UInt64, DType::BFloat16, DType::Float32, DType::Float64});
+  return t;
+}
+
+}  // namespace
+
+Target llvm_target() {
+  Target t = host_target("llvm");
+  // Without conversion instructions LLVM calls functions that a JIT process may not have.
+  if (host_isa().has_half_conversion) t.dtypes |= dtype_bits({DType::Float16});
+  return t;
+}
+
+Target c_target() {
+  Target t = host_target("c");
+  t.dtypes |= dtype_bits({DType::Float16});
+  return t;
+}
+
+std::string Target::key() const {
+  return fmt::format("{}:{}:threads={}/{}:vector={}x{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
+                     has_threads, max_threads, vector_registers, vector_bits, has_fma, l1d_bytes, l2_bytes, l3_bytes,
+                     native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
+}
+
+}  // namespace lathe

@@ -1,0 +1,62 @@
+#include "runtime/cpu/cpu_id.h"
+
+#include <vector>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace lathe {
+namespace {
+
+#if defined(__x86_64__)
+
+void add_leaf(std::vector<unsigned>& words, unsigned leaf, unsigned subleaf, unsigned keep_ebx) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __get_cpuid_count(leaf, subleaf, &a, &b, &c, &d);
+  words.insert(words.end(), {a, b & keep_ebx, c, d});
+}
+
+std::vector<unsigned> describe() {
+  std::vector<unsigned> words;
+  add_leaf(words, 0, 0, ~0u);           // vendor
+  add_leaf(words, 1, 0, 0);             // family, model, features; EBX names the core it runs on
+  add_leaf(words, 7, 0, ~0u);           // features
+  add_leaf(words, 7, 1, ~0u);           // features
+  add_leaf(words, 0x80000001, 0, ~0u);  // features
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {
+    unsigned low = 0, high = 0;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));  // register files that the system saves
+    words.insert(words.end(), {low, high});
+  }
+  return words;
+}
+
+#elif defined(__aarch64__)
+
+std::vector<unsigned> describe() {
+  const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+  return {static_cast<unsigned>(caps), static_cast<unsigned>(caps >> 32), static_cast<unsigned>(caps2),
+          static_cast<unsigned>(caps2 >> 32)};
+}
+
+#else
+
+std::vector<unsigned> describe() { return {}; }
+
+#endif
+
+}  // namespace
+
+Hash128 cpu_id() {
+  static const Hash128 kId = [] {
+    std::vector<unsigned> words = describe();
+    return hash_bytes(words.data(), words.size() * sizeof(unsigned));
+  }();
+  return kId;
+}
+
+}  // namespace lathe

@@ -1,0 +1,85 @@
+#include "runtime/cpu/llvm_api.h"
+
+#include "base/error.h"
+#include "base/knobs.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <string>
+
+namespace lathe {
+namespace {
+
+std::atomic<bool> g_loaded{false};
+
+#if defined(__x86_64__)
+constexpr const char* kInitializers[] = {"LLVMInitializeX86TargetInfo", "LLVMInitializeX86Target",
+                                         "LLVMInitializeX86TargetMC", "LLVMInitializeX86AsmPrinter"};
+#elif defined(__aarch64__)
+constexpr const char* kInitializers[] = {"LLVMInitializeAArch64TargetInfo", "LLVMInitializeAArch64Target",
+                                         "LLVMInitializeAArch64TargetMC", "LLVMInitializeAArch64AsmPrinter"};
+#else
+#error "no LLVM target is named for this processor"
+#endif
+
+void* open_library(std::string& tried) {
+  const std::string& given = knob_str(Knob::LLVM_PATH);
+  const char* const names[] = {given.c_str(), "libLLVM.so.19.1", "libLLVM-19.so", "libLLVM-19.so.1",
+                               "/usr/lib/llvm-19/lib/libLLVM.so.19.1"};
+  for (const char* name : names) {
+    if (!*name) continue;
+    // Local: another library in the process may bring an LLVM of its own (OpenCL drivers do).
+    if (void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return handle;
+    const char* reason = dlerror();
+    tried += std::string("\n  ") + (reason ? reason : name);
+  }
+  return nullptr;
+}
+
+struct Loaded {
+  LlvmApi api;
+  std::string error;
+};
+
+Loaded load() {
+  Loaded out;
+  void* handle = open_library(out.error);
+  if (!handle) {
+    out.error =
+        "cannot open LLVM 19; install libllvm19, name the file in LLVM_PATH, or use DEV=CPU:C:" + out.error;
+    return out;
+  }
+#define LATHE_LLVM_RESOLVE(name)                                                 \
+  out.api.name = reinterpret_cast<decltype(out.api.name)>(dlsym(handle, #name)); \
+  if (!out.api.name) {                                                           \
+    out.error = "the LLVM library found lacks " #name "; version 19 is needed";  \
+    return out;                                                                  \
+  }
+  LATHE_LLVM_FUNCTIONS(LATHE_LLVM_RESOLVE)
+#undef LATHE_LLVM_RESOLVE
+  for (const char* name : kInitializers) {
+    auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name));
+    if (!initialize) {
+      out.error = fmt::format("the LLVM library found lacks {}: it has no target for this processor", name);
+      return out;
+    }
+    initialize();
+  }
+  out.error.clear();
+  g_loaded = true;
+  return out;
+}
+
+}  // namespace
+
+const LlvmApi& llvm_api() {
+  // Never destroyed: kernels may be compiled while the process exits.
+  static const Loaded* loaded = new Loaded(load());
+  if (!loaded->error.empty()) device_error("{}", loaded->error);
+  return loaded->api;
+}
+
+bool llvm_is_loaded() { return g_loaded; }
+
+}  // namespace lathe

@@ -1,0 +1,166 @@
+#include "schedule/assign_ranges.h"
+
+namespace lathe {
+
+std::span<const UOp> value_sources(const UOp& u) {
+  switch (u.op()) {
+    case Op::Buffer:
+    case Op::Param:
+    case Op::Const:
+    case Op::Stage:  // a closed form over its own ranges (arange)
+    case Op::Noop: return {};
+    case Op::Reshape:
+    case Op::Expand:
+    case Op::Pad:
+    case Op::Shrink: return u.srcs().first(1);
+    default: return u.srcs();
+  }
+}
+
+Coords source_coords(const UOp& user, const ValueRanges& at, size_t i) {
+  if (is_movement(user.op())) return movement_coords(user, at.out);
+  switch (user.op()) {
+    case Op::Reduce: {
+      Coords in = at.reduce;
+      in.insert(in.end(), at.out.begin(), at.out.end());
+      return in;
+    }
+    case Op::Stack: return Coords(at.out.begin() + 1, at.out.end());
+    default: return operand_coords(at.out, user.src(i).shape());
+  }
+}
+
+namespace {
+
+// What one consumer asks of a value.
+struct Demand {
+  Coords coords;
+  bool ended;  // below a broadcast: recomputing here repeats work for every element of the broadcast axis
+};
+
+class Assigner {
+ public:
+  explicit Assigner(std::span<const UOp> roots) {
+    const UOp all = sink(roots);
+    plan_.order = value_order(all);
+    for (const UOp& r : roots) force_.insert(r.node());
+  }
+
+  RangePlan run() {
+    for (size_t k = plan_.order.size(); k-- > 0;) {
+      const UOp& u = plan_.order[k];
+      if (u.op() == Op::Sink || u.op() == Op::After) continue;
+      visit(u);
+      demands_.erase(u.node());
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  static std::vector<UOp> value_order(const UOp& root) {
+    std::vector<UOp> out;
+    std::unordered_set<const Node*> seen{root.node()};
+    std::vector<std::pair<UOp, size_t>> stack{{root, 0}};
+    while (!stack.empty()) {
+      auto& [u, next] = stack.back();
+      const auto srcs = value_sources(u);
+      if (next < srcs.size()) {
+        const UOp& s = srcs[next++];
+        if (seen.insert(s.node()).second) stack.emplace_back(s, 0);
+      } else {
+        out.push_back(u);
+        stack.pop_back();
+      }
+    }
+    return out;
+  }
+
+  UOp new_range(const SInt& size, AxisType type) {
+    if (size == SInt(1)) return constant(0);
+    return range(size.uop(), plan_.next_range++, type);
+  }
+  Coords new_ranges(const Shape& s) {
+    Coords out;
+    for (const SInt& d : s) out.push_back(new_range(d, AxisType::Loop));
+    return out;
+  }
+
+  void visit(const UOp& u) {
+    if (u.op() == Op::Store) return visit_store(u);
+    ValueRanges at;
+    bool ended = settle(u, at);
+    if (u.op() == Op::Reduce) {
+      const auto& arg = u.arg_as<ReduceArg>();
+      for (int i = 0; i < arg.n_axes; i++)
+        at.reduce.push_back(new_range(u.src(0).shape()[static_cast<size_t>(i)], AxisType::Reduce));
+    }
+    const auto srcs = value_sources(u);
+    for (size_t i = 0; i < srcs.size(); i++) {
+      if (!srcs[i].has_shape()) continue;
+      const bool grows = u.op() == Op::Expand || (is_alu(u.op()) && !(prod(srcs[i].shape()) == prod(u.shape())));
+      demands_[srcs[i].node()].push_back({source_coords(u, at, i), ended || grows});
+    }
+    plan_.ranges.emplace(u.node(), std::move(at));
+  }
+
+  // A Store runs over the view it writes; its value is computed at those ranges.
+  void visit_store(const UOp& u) {
+    ValueRanges at;
+    at.kept = true;
+    at.removable = false;
+    at.out = new_ranges(u.src(0).shape());
+    demands_[u.src(1).node()].push_back({operand_coords(at.out, u.src(1).shape()), false});
+    // The written view is addressed, not read: its buffer state still has to be visited.
+    plan_.ranges.emplace(u.node(), std::move(at));
+  }
+
+  // Fills in `at.out` and whether the value is kept; returns whether sources are still below a broadcast.
+  bool settle(const UOp& u, ValueRanges& at) {
+    const auto it = demands_.find(u.node());
+    const bool forced = force_.contains(u.node()) || u.op() == Op::Contiguous;
+    if (forced || it == demands_.end()) {
+      at.kept = forced;
+      at.removable = !forced;
+      at.out = new_ranges(u.shape());
+      return false;
+    }
+    const std::vector<Demand>& demands = it->second;
+    bool ended = false;
+    for (const Demand& d : demands) ended = ended || d.ended;
+    const bool computes = is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
+    if ((ended && computes) || !merge(demands, at.out)) {
+      at.kept = true;
+      at.out = new_ranges(u.shape());
+      return false;
+    }
+    return ended;
+  }
+
+  // One coordinate list for all consumers, or false when they differ. Gates are or-ed: what any consumer needs is computed.
+  static bool merge(const std::vector<Demand>& demands, Coords& out) {
+    out = demands[0].coords;
+    for (size_t i = 0; i < out.size(); i++) {
+      Gated g = split_gate(out[i]);
+      for (size_t k = 1; k < demands.size(); k++) {
+        const Gated h = split_gate(demands[k].coords[i]);
+        if (!(h.index == g.index)) return false;
+        if (!h.gate || !g.gate)
+          g.gate = UOp();
+        else if (!(h.gate == g.gate))
+          g.gate = g.gate | h.gate;
+      }
+      out[i] = join_gate(g.index, g.gate);
+    }
+    return true;
+  }
+
+  RangePlan plan_;
+  std::unordered_set<const Node*> force_;
+  std::unordered_map<const Node*, std::vector<Demand>> demands_;
+};
+
+}  // namespace
+
+RangePlan assign_ranges(std::span<const UOp> roots) { return Assigner(roots).run(); }
+
+}  // namespace lathe

@@ -1,0 +1,31 @@
+// Decides what is kept in memory and gives every value its ranges.
+#pragma once
+#include <unordered_map>
+#include <unordered_set>
+
+#include "schedule/index_map.h"
+
+namespace lathe {
+
+struct ValueRanges {
+  Coords out;             // one coordinate an axis: a Range, 0 on size-1 axes, or an expression inherited from a consumer
+  Coords reduce;          // Ranges of a Reduce node
+  bool kept = false;      // starts its own ranges; becomes a kernel unless it is cheap to recompute
+  bool removable = true;  // false where memory was asked for
+};
+
+struct RangePlan {
+  std::vector<UOp> order;  // value nodes, producers first
+  std::unordered_map<const Node*, ValueRanges> ranges;
+  int next_range = 0;
+};
+
+// Sources of `u` that are values (not shapes).
+std::span<const UOp> value_sources(const UOp& u);
+// Coordinates that `user`, itself at `user_out`, asks of its value source `i`.
+Coords source_coords(const UOp& user, const ValueRanges& at, size_t i);
+
+// `roots` must end in memory: each is kept.
+RangePlan assign_ranges(std::span<const UOp> roots);
+
+}  // namespace lathe

@@ -1,0 +1,229 @@
+#include "schedule/build_kernels.h"
+
+#include <algorithm>
+
+#include "schedule/kernel_body.h"
+#include "uop/reduce_rules.h"
+#include "uop/rewrite.h"
+#include "uop/simplify.h"
+
+namespace lathe {
+namespace {
+
+// A buffer at a point of the assignment order, as a node that expressions can index.
+struct State {
+  UOp buffer;
+  int version = 0;
+  UOp node;  // the Buffer itself for version 0, else After(buffer, Noop "version")
+};
+
+// A kept value with few inputs is cheaper to compute again than to store and load.
+constexpr size_t kMaxInlinedBuffers = 3;
+
+class Builder {
+ public:
+  explicit Builder(RangePlan plan) : plan_(std::move(plan)) {}
+
+  Draft run() {
+    for (const UOp& u : plan_.order) build(u);
+    return std::move(draft_);
+  }
+
+ private:
+  struct Value {
+    UOp expr;                      // at the node's own ranges; empty when the value lives in a buffer
+    std::vector<UOp> loop_ranges;  // what expr is a function of, where the node is kept
+    bool inlined = false;          // kept by the plan, but recomputed in each reader
+    State state;                   // where it lives, when it does
+  };
+
+  void build(const UOp& u) {
+    switch (u.op()) {
+      case Op::Sink: return;
+      case Op::Buffer:
+      case Op::Param: values_[u.node()].state = {u, 0, u}; return;
+      case Op::After: return build_after(u);
+      case Op::Store: return;  // built by its After, once the state it follows is known
+      default: break;
+    }
+    const ValueRanges& at = plan_.ranges.at(u.node());
+    Value& v = values_[u.node()];
+    v.expr = expression_of(u, at);
+    if (!at.kept) return;
+    v.expr = clean(v.expr);
+    for (const UOp& c : at.out)
+      if (c.op() == Op::Range) v.loop_ranges.push_back(c);
+    if (at.removable && cheap(v.expr)) {
+      v.inlined = true;
+      return;
+    }
+    keep(u, at, v);
+  }
+
+  static UOp clean(const UOp& e) {
+    UOp done = graph_rewrite(e, symbolic_rules());
+    for (;;) {
+      const UOp next = graph_rewrite(graph_rewrite(done, reduce_rules()), symbolic_rules());
+      if (next == done) return done;
+      done = next;
+    }
+  }
+
+  // Value of source `i` of `u`, at the coordinates `u` asks for.
+  UOp operand(const UOp& u, const ValueRanges& at, size_t i) {
+    const UOp& s = u.src(i);
+    return read(s, source_coords(u, at, i));
+  }
+
+  UOp read(const UOp& s, const Coords& coords) {
+    if (s.op() == Op::Const) return s;
+    if (s.op() == Op::Stage) return closed_form(s, coords);
+    const Value& v = values_.at(s.node());
+    if (v.state.buffer) return load(index(v.state.node, coords));
+    if (!v.inlined) return v.expr;
+    return at_coords(v.expr, plan_.ranges.at(s.node()).out, coords);
+  }
+
+  static UOp at_coords(const UOp& expr, const Coords& from, const Coords& to) {
+    std::vector<std::pair<UOp, UOp>> map;
+    for (size_t i = 0; i < from.size(); i++)
+      if (from[i].op() == Op::Range && !(from[i] == to[i])) map.emplace_back(from[i], to[i]);
+    return map.empty() ? expr : substitute(expr, map);
+  }
+
+  static UOp closed_form(const UOp& stage, const Coords& coords) {
+    return at_coords(stage.src(0), Coords(stage.srcs().begin() + 1, stage.srcs().end()), coords);
+  }
+
+  UOp expression_of(const UOp& u, const ValueRanges& at) {
+    switch (u.op()) {
+      case Op::Const: return u;
+      case Op::Stage: return closed_form(u, at.out);
+      case Op::Pad: {
+        const UOp inner = operand(u, at, 0);
+        const UOp ok = pad_condition(u, at.out);
+        return ok ? where(ok, inner, constant(u.dtype(), Scalar(0))) : inner;
+      }
+      case Op::Stack: return select_lane(u, at);
+      case Op::Reduce: {
+        SmallVec<UOp, 6> srcs{operand(u, at, 0)};
+        for (const UOp& r : at.reduce)
+          if (r.op() == Op::Range) srcs.push_back(r);
+        return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, ReduceArg{u.arg_as<ReduceArg>().op, 0});
+      }
+      case Op::Contiguous: return operand(u, at, 0);
+      default: break;
+    }
+    if (is_movement(u.op())) return operand(u, at, 0);
+    SmallVec<UOp, 3> srcs;
+    for (size_t i = 0; i < u.n_srcs(); i++) srcs.push_back(operand(u, at, i));
+    return UOp::make(u.op(), u.dtype(), {srcs.data(), srcs.size()}, u.arg());
+  }
+
+  // Stack as a chain of selects on its leading coordinate.
+  UOp select_lane(const UOp& u, const ValueRanges& at) {
+    const UOp lane = split_gate(at.out[0]).index;
+    if (lane.is_const()) return operand(u, at, static_cast<size_t>(lane.value().as_i64()));
+    UOp out = operand(u, at, u.n_srcs() - 1);
+    for (size_t i = u.n_srcs() - 1; i-- > 0;)
+      out = where(lt(lane, static_cast<int64_t>(i + 1)), operand(u, at, i), out);
+    return out;
+  }
+
+  // True when computing `e` again is better than keeping it: few inputs and no reduction over memory.
+  static bool cheap(const UOp& e) {
+    std::unordered_set<const Node*> buffers;
+    std::unordered_set<const Node*> reducing;  // nodes below some Reduce
+    const std::vector<UOp> order = toposort(e);
+    for (size_t k = order.size(); k-- > 0;) {
+      const UOp& u = order[k];
+      const bool inside = reducing.contains(u.node()) || u.op() == Op::Reduce;
+      if (u.op() == Op::Buffer || u.op() == Op::Param) {
+        if (inside) return false;
+        buffers.insert(u.node());
+      }
+      if (inside)
+        for (const UOp& s : u.srcs()) reducing.insert(s.node());
+    }
+    return buffers.size() <= kMaxInlinedBuffers;
+  }
+
+  // Gives the value a buffer and the kernel that fills it.
+  void keep(const UOp& u, const ValueRanges& at, Value& v) {
+    if (is_weak(u.dtype())) user_runtime_error("cannot realize a weak dtype; cast to a concrete dtype first");
+    const UOp buffer = new_buffer(u.shape(), u.dtype(), u.device());
+    const UOp effect = store(index(buffer, at.out), v.expr);
+    v.expr = UOp();
+    v.state = {buffer, 0, buffer};
+    emit(effect, v.loop_ranges, v.state);
+    draft_.memory.emplace(u.node(), buffer);
+  }
+
+  void build_after(const UOp& u) {
+    State state = state_of(u.src(0));
+    for (size_t i = 1; i < u.n_srcs(); i++) {
+      const UOp& s = u.src(i);
+      CHECK(s.op() == Op::Store, "After over {}: only a Store changes a buffer here", op_name(s.op()));
+      const ValueRanges& at = plan_.ranges.at(s.node());
+      const UOp target = address(s.src(0), at.out, state);
+      UOp value = clean(read(s.src(1), operand_coords(at.out, s.src(1).shape())));
+      if (is_weak(value.dtype())) value = cast(value, s.src(0).dtype());
+      std::vector<UOp> loops;
+      for (const UOp& c : at.out)
+        if (c.op() == Op::Range) loops.push_back(c);
+      value = without_hazard(value, target, state, at, s, loops);
+      const State next{state.buffer, state.version + 1,
+                       UOp::make(Op::After, {state.buffer, UOp::make(Op::Noop, DType::Void, {}, TextArg(std::to_string(state.version + 1)))})};
+      emit(store(target, value), loops, next);
+      state = next;
+    }
+    values_[u.node()].state = state;
+    draft_.memory.emplace(u.node(), state.buffer);
+  }
+
+  State state_of(const UOp& u) {
+    UOp base = u;
+    while (base.op() == Op::Reshape) base = base.src(0);
+    const auto it = values_.find(base.node());
+    CHECK(it != values_.end() && it->second.state.buffer, "assignment to a {}: only memory can be written", op_name(base.op()));
+    return it->second.state;
+  }
+
+  // Address of element `out` of a view of the buffer.
+  static UOp address(const UOp& view, Coords out, const State& state) {
+    UOp u = view;
+    while (is_movement(u.op())) {
+      CHECK(u.op() != Op::Expand && u.op() != Op::Pad, "cannot write through {}", op_name(u.op()));
+      out = movement_coords(u, out);
+      u = u.src(0);
+    }
+    return index(state.buffer, out);
+  }
+
+  // When the value reads the written buffer elsewhere than at the written element, it is computed before anything is overwritten.
+  UOp without_hazard(const UOp& value, const UOp& target, const State& state, const ValueRanges& at, const UOp& s,
+                     const std::vector<UOp>& loops) {
+    bool hazard = false;
+    for (const UOp& u : toposort(value))
+      if (u.op() == Op::Index && (u.src(0) == state.node))
+        hazard = hazard || !std::equal(u.srcs().begin() + 1, u.srcs().end(), target.srcs().begin() + 1, target.srcs().end());
+    if (!hazard) return value;
+    const UOp copy = new_buffer(s.src(0).shape(), value.dtype(), state.buffer.device());
+    emit(store(index(copy, at.out), value), loops, {copy, 0, copy});
+    return load(index(copy, at.out));
+  }
+
+  void emit(const UOp& effect, const std::vector<UOp>& loops, const State& written) {
+    draft_.kernels.push_back(make_kernel(effect, loops, {written.buffer, written.version}));
+  }
+
+  RangePlan plan_;
+  std::unordered_map<const Node*, Value> values_;
+  Draft draft_;
+};
+
+}  // namespace
+
+Draft build_kernels(RangePlan plan) { return Builder(std::move(plan)).run(); }
+
+}  // namespace lathe

@@ -1,0 +1,28 @@
+// Movement ops as maps from output coordinates to input coordinates.
+#pragma once
+#include <vector>
+
+#include "uop/uop.h"
+
+namespace lathe {
+
+using Coords = std::vector<UOp>;
+
+// An index and the condition under which it may be used; a null gate means always.
+struct Gated {
+  UOp index, gate;
+};
+Gated split_gate(const UOp& i);                       // Where(g, i, Invalid) → {i, g}
+UOp join_gate(const UOp& index, const UOp& gate);     // the reverse
+UOp and_gates(const UOp& a, const UOp& b);            // null = true
+
+// Coordinates of source 0 of a movement op, given coordinates of the op. Pad gates the axes it grows.
+Coords movement_coords(const UOp& op, const Coords& out);
+// The condition under which a Pad's element comes from its source.
+UOp pad_condition(const UOp& op, const Coords& out);
+// Row-major position of `coords` in `shape`, gated when any coordinate is.
+UOp flat_index(const Coords& coords, const Shape& shape);
+// Coordinates of an operand of an elementwise op: right-aligned, 0 on broadcast axes.
+Coords operand_coords(const Coords& out, const Shape& operand);
+
+}  // namespace lathe

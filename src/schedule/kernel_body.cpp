@@ -1,0 +1,103 @@
+#include "schedule/kernel_body.h"
+
+#include <algorithm>
+
+#include "uop/rewrite.h"
+#include "uop/simplify.h"
+
+namespace lathe {
+namespace {
+
+// The Buffer behind a buffer state.
+UOp memory_of(const UOp& state) { return state.op() == Op::After ? state.src(0) : state; }
+
+int version_of(const UOp& state) {
+  return state.op() == Op::After ? std::stoi(*state.src(1).arg_as<TextArg>().text) : 0;
+}
+
+class BodyMaker {
+ public:
+  explicit BodyMaker(DraftKernel::Access written) {
+    out_.write = written;
+    slot_of(written.buffer);
+  }
+
+  DraftKernel make(const UOp& effect, const std::vector<UOp>& loops) {
+    if (as_copy(effect)) return std::move(out_);
+    std::unordered_map<const Node*, UOp> done;
+    SmallVec<UOp, 8> srcs;
+    for (const UOp& u : toposort(effect)) {
+      srcs.clear();
+      for (const UOp& s : u.srcs()) {
+        const auto it = done.find(s.node());
+        srcs.push_back(it == done.end() ? s : it->second);
+      }
+      UOp v = u.with_srcs({srcs.data(), srcs.size()});
+      if (u.op() == Op::Index && is_memory(u.src(0))) v = flat_access(u, {srcs.data(), srcs.size()});
+      if (u.op() == Op::Load) out_.reads.push_back({memory_of(u.src(0).src(0)), version_of(u.src(0).src(0))});
+      if (!(v == u)) done.emplace(u.node(), v);
+    }
+    const auto it = done.find(effect.node());
+    finish(it == done.end() ? effect : it->second, loops);
+    return std::move(out_);
+  }
+
+ private:
+  static bool is_memory(const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::After; }
+
+  int slot_of(const UOp& buffer) {
+    auto& bufs = out_.kernel.buffers;
+    const auto it = std::find(bufs.begin(), bufs.end(), buffer);
+    if (it != bufs.end()) return static_cast<int>(it - bufs.begin());
+    if (bufs.empty())
+      out_.kernel.device = buffer.device();
+    else if (buffer.device() != out_.kernel.device)
+      user_runtime_error("all buffers must be on the same device: [{}, {}]", out_.kernel.device, buffer.device());
+    bufs.push_back(buffer);
+    return static_cast<int>(bufs.size()) - 1;
+  }
+
+  // A Store of Copy(load of another device's buffer) at the same element moves whole buffers.
+  bool as_copy(const UOp& effect) {
+    const UOp& value = effect.src(1);
+    if (value.op() != Op::Copy) return false;
+    const UOp& from = value.src(0);
+    CHECK(from.op() == Op::Load, "Copy of a value that is not in memory");
+    const UOp buffer = memory_of(from.src(0).src(0));
+    out_.reads.push_back({buffer, version_of(from.src(0).src(0))});
+    out_.kernel.device = effect.src(0).src(0).device();
+    out_.kernel.buffers.push_back(buffer);
+    return true;
+  }
+
+  UOp flat_access(const UOp& u, std::span<const UOp> srcs) {
+    const UOp buffer = memory_of(u.src(0));
+    const int slot = slot_of(buffer);
+    const UOp p = param(slot, {prod(buffer.shape())}, buffer.dtype());
+    return index(p, simplify(flat_index(Coords(srcs.begin() + 1, srcs.end()), buffer.shape())));
+  }
+
+  void finish(const UOp& effect, const std::vector<UOp>& loops) {
+    const UOp simple = graph_rewrite(effect, symbolic_rules());
+    std::vector<UOp> order = loops;
+    for (const UOp& u : toposort(simple))
+      if (u.op() == Op::Range && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);
+    std::vector<std::pair<UOp, UOp>> renumber;
+    for (size_t i = 0; i < order.size(); i++)
+      renumber.emplace_back(order[i], range(order[i].src(0), static_cast<int>(i), order[i].range().type));
+    SmallVec<UOp, 8> closed{substitute(simple, renumber)};
+    for (size_t i = 0; i < loops.size(); i++) closed.push_back(renumber[i].second);
+    const UOp body = loops.empty() ? closed[0] : UOp::make(Op::End, DType::Void, {closed.data(), closed.size()});
+    out_.kernel.body = sink(std::span<const UOp>(&body, 1), std::make_shared<const KernelArg>());
+  }
+
+  DraftKernel out_;
+};
+
+}  // namespace
+
+DraftKernel make_kernel(const UOp& effect, const std::vector<UOp>& loops, DraftKernel::Access written) {
+  return BodyMaker(std::move(written)).make(effect, loops);
+}
+
+}  // namespace lathe

@@ -1,0 +1,19 @@
+// How operands of different dtype meet.
+#pragma once
+#include <span>
+
+#include "uop/uop.h"
+
+namespace lathe {
+
+// `x` for a computation in `d`: a weak literal takes the kind of `d` and stays weak, everything else is cast.
+UOp promote(const UOp& x, DType d);
+// Both operands at their join, and the op over them.
+UOp promoted_alu(Op op, const UOp& a, const UOp& b);
+// A weak literal of the kind of `d`, so that it takes `d` next to a value of `d`.
+UOp weak_literal(const Scalar& v, DType d);
+inline bool is_weak_literal(const UOp& x) { return x.is_const() && (is_weak(x.dtype()) || is_bool(x.dtype())); }
+// The type as messages print it: "dtypes.int".
+std::string dtype_text(DType d);
+
+}  // namespace lathe

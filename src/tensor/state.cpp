@@ -1,0 +1,89 @@
+#include "tensor/state.h"
+
+#include "tensor/view.h"
+
+namespace lathe {
+
+TensorState::TensorState(UOp node) : uop(std::move(node)) { LiveTensors::instance().add(*this); }
+TensorState::~TensorState() { LiveTensors::instance().remove(*this); }
+
+void TensorState::stale_error() {
+  user_runtime_error(
+      "this gradient was never realized and a tensor it depends on has been overwritten since; call realize() on it "
+      "before the parameters change");
+}
+
+LiveTensors& LiveTensors::instance() {
+  static auto* const live = new LiveTensors;  // leaked: tensors may be static objects
+  return *live;
+}
+
+void LiveTensors::index(TensorState& state) {
+  const UOp base = view_base(state.uop);
+  if (!is_storage(base)) return;
+  state.indexed_ = base.node();
+  by_storage_.emplace(base.node(), &state);
+}
+
+void LiveTensors::unindex(TensorState& state) {
+  if (!state.indexed_) return;
+  auto [begin, end] = by_storage_.equal_range(state.indexed_);
+  for (auto it = begin; it != end; ++it) {
+    if (it->second != &state) continue;
+    by_storage_.erase(it);
+    break;
+  }
+  state.indexed_ = nullptr;
+}
+
+void LiveTensors::add(TensorState& state) {
+  std::lock_guard lock(mutex_);
+  state.next_ = first_;
+  if (first_) first_->previous_ = &state;
+  first_ = &state;
+  count_++;
+  index(state);
+}
+
+void LiveTensors::remove(TensorState& state) {
+  std::lock_guard lock(mutex_);
+  unindex(state);
+  (state.previous_ ? state.previous_->next_ : first_) = state.next_;
+  if (state.next_) state.next_->previous_ = state.previous_;
+  count_--;
+}
+
+void LiveTensors::set(TensorState& state, UOp node) {
+  UOp old = std::move(node);  // dies after the lock is gone: it may free memory of a device
+  std::lock_guard lock(mutex_);
+  unindex(state);
+  std::swap(state.uop, old);
+  state.is_stale = false;
+  index(state);
+}
+
+std::vector<std::shared_ptr<TensorState>> LiveTensors::all() {
+  std::vector<std::shared_ptr<TensorState>> out;
+  std::lock_guard lock(mutex_);
+  out.reserve(count_);
+  // A state whose last handle is going away waits for the lock in remove(): it has no owner any more.
+  for (TensorState* s = first_; s; s = s->next_)
+    if (auto owner = s->weak_from_this().lock()) out.push_back(std::move(owner));
+  return out;
+}
+
+std::vector<std::shared_ptr<TensorState>> LiveTensors::views_of(const UOp& storage) {
+  std::vector<std::shared_ptr<TensorState>> out;
+  std::lock_guard lock(mutex_);
+  auto [begin, end] = by_storage_.equal_range(storage.node());
+  for (auto it = begin; it != end; ++it)
+    if (auto owner = it->second->weak_from_this().lock()) out.push_back(std::move(owner));
+  return out;
+}
+
+size_t LiveTensors::count() {
+  std::lock_guard lock(mutex_);
+  return count_;
+}
+
+}  // namespace lathe

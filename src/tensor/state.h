@@ -1,0 +1,62 @@
+// What the copies of a Tensor share, and the registry of all that are alive.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace lathe {
+
+struct TensorState : std::enable_shared_from_this<TensorState> {
+  explicit TensorState(UOp node);
+  ~TensorState();
+  TensorState(const TensorState&) = delete;
+  TensorState& operator=(const TensorState&) = delete;
+
+  // The handle's node; RuntimeError when the value can no longer be computed.
+  const UOp& node() const {
+    if (is_stale) stale_error();
+    return uop;
+  }
+  static Tensor handle(std::shared_ptr<TensorState> state) { return Tensor(std::move(state)); }
+  static const std::shared_ptr<TensorState>& of(const Tensor& t) { return t.state_; }
+
+  UOp uop;  // changed only through LiveTensors::set
+  std::shared_ptr<TensorState> grad;
+  bool is_param = true;
+  bool is_gradient = false;  // held in some tensor's `grad`
+  bool is_stale = false;     // an expression whose input was overwritten before it ran
+
+ private:
+  friend class LiveTensors;
+  [[noreturn]] static void stale_error();
+  TensorState* previous_ = nullptr;
+  TensorState* next_ = nullptr;
+  const Node* indexed_ = nullptr;  // the storage this is a view of
+};
+
+// All live states, and which of them are views of which storage. One mutex guards both.
+class LiveTensors {
+ public:
+  static LiveTensors& instance();
+  void add(TensorState& state);
+  void remove(TensorState& state);
+  void set(TensorState& state, UOp node);
+  std::vector<std::shared_ptr<TensorState>> all();
+  std::vector<std::shared_ptr<TensorState>> views_of(const UOp& storage);
+  size_t count();
+
+ private:
+  void index(TensorState& state);
+  void unindex(TensorState& state);
+
+  std::mutex mutex_;
+  TensorState* first_ = nullptr;
+  size_t count_ = 0;
+  std::unordered_multimap<const Node*, TensorState*> by_storage_;
+};
+
+}  // namespace lathe

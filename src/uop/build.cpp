@@ -1,0 +1,188 @@
+// Builders: the short ways to make nodes.
+#include <algorithm>
+#include <numeric>
+
+#include "uop/uop.h"
+
+namespace lathe {
+
+UOp constant(const Scalar& v) { return UOp::make(Op::Const, weak_dtype(v), {}, v); }
+UOp constant(DType d, const Scalar& v) {
+  if (v.is_invalid()) return invalid();
+  return UOp::make(Op::Const, d, {}, cast_scalar(v, d));
+}
+UOp invalid() { return UOp::make(Op::Const, DType::Bool, {}, Scalar::invalid()); }
+
+UOp alu(Op op, std::initializer_list<UOp> srcs) { return UOp::make(op, srcs); }
+
+UOp cast(const UOp& x, DType d) { return x.dtype() == d || x.is_invalid() ? x : UOp::make(Op::Cast, d, {x}); }
+UOp bitcast(const UOp& x, DType d) { return x.dtype() == d ? x : UOp::make(Op::Bitcast, d, {x}); }
+
+UOp range(const UOp& end, int id, AxisType type) { return UOp::make(Op::Range, {end}, RangeArg{id, type}); }
+UOp stack(std::span<const UOp> lanes) { return UOp::make(Op::Stack, DType::Void, lanes); }
+
+UOp index(const UOp& x, std::span<const UOp> coords) {
+  if (coords.empty()) return x;
+  SmallVec<UOp, 8> srcs{x};
+  for (const UOp& c : coords) srcs.push_back(c);
+  return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
+}
+
+UOp load(const UOp& address) { return UOp::make(Op::Load, {address}); }
+UOp store(const UOp& address, const UOp& value) { return UOp::make(Op::Store, {address, value}); }
+UOp sink(std::span<const UOp> srcs, Arg arg) { return UOp::make(Op::Sink, DType::Void, srcs, std::move(arg)); }
+
+UOp new_buffer(const Shape& shape, DType dtype, const std::string& device, AddrSpace space) {
+  static std::atomic<int64_t> next_slot{0};
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_name(dtype));
+  auto arg = std::make_shared<ParamArg>();
+  arg->slot = next_slot.fetch_add(1);
+  arg->dtype = dtype;
+  arg->space = space;
+  arg->device = device;
+  if (space == AddrSpace::Global) arg->store = std::make_shared<StorageSlot>();
+  return UOp::make(Op::Buffer, {shape_node(shape)}, ParamPtr(std::move(arg)));
+}
+
+UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype, int64_t multiple_of) {
+  if (lo > hi) value_error("variable {}: lower bound {} is above upper bound {}", name, lo, hi);
+  auto arg = std::make_shared<ParamArg>();
+  arg->slot = -1;
+  arg->dtype = dtype;
+  arg->space = AddrSpace::Alu;
+  arg->name = name;
+  arg->bounds = {lo, hi};
+  arg->multiple_of = multiple_of;
+  return UOp::make(Op::Param, {shape_node({})}, ParamPtr(std::move(arg)));
+}
+
+UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) {
+  if (is_weak(dtype)) user_runtime_error("cannot create param for weak dtype {}", dtype_name(dtype));
+  auto arg = std::make_shared<ParamArg>();
+  arg->slot = slot;
+  arg->dtype = dtype;
+  arg->device = device;
+  return UOp::make(Op::Param, {shape_node(shape)}, ParamPtr(std::move(arg)));
+}
+
+// ---- movement -------------------------------------------------------------------------------------------------------
+
+UOp reshape(const UOp& x, const Shape& s) {
+  if (x.shape() == s) return x;
+  return UOp::make(Op::Reshape, {x, shape_node(s)});
+}
+
+UOp permute(const UOp& x, std::span<const int> order) {
+  CHECK(static_cast<int>(order.size()) == x.ndim(), "permutation of {} axes for shape {}", order.size(), to_string(x.shape()));
+  bool identity = true;
+  for (size_t i = 0; i < order.size(); i++) identity = identity && order[i] == static_cast<int>(i);
+  return identity ? x : UOp::make(Op::Permute, {x}, AxesArg(order));
+}
+
+UOp prepend(const UOp& x, const Shape& axes) {
+  return axes.empty() ? x : UOp::make(Op::Expand, {x, shape_node(axes)});
+}
+
+UOp broadcast_to(const UOp& x, const Shape& s) {
+  const Shape& in = x.shape();
+  if (in == s) return x;
+  if (in.size() > s.size()) value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
+  const size_t lead = s.size() - in.size();
+  Shape grown, kept;            // new axes in front, and what remains of x without the size-1 axes that grow
+  std::vector<int> order(s.size());
+  SmallVec<int, 8> grown_axes, kept_axes;
+  for (size_t i = 0; i < s.size(); i++) {
+    const bool grows = i < lead || (in[i - lead] == SInt(1) && !(s[i] == SInt(1)));
+    if (!grows && !(in[i - lead] == s[i])) value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
+    (grows ? grown : kept).push_back(s[i]);
+    (grows ? grown_axes : kept_axes).push_back(static_cast<int>(i));
+  }
+  int at = 0;
+  for (int axis : grown_axes) order[static_cast<size_t>(axis)] = at++;
+  for (int axis : kept_axes) order[static_cast<size_t>(axis)] = at++;
+  return permute(prepend(reshape(x, kept), grown), order);
+}
+
+UOp pad(const UOp& x, const Shape& before, const Shape& total) {
+  const Shape& in = x.shape();
+  CHECK(before.size() == in.size() && total.size() == in.size(), "pad of rank {} for shape {}", before.size(), to_string(in));
+  if (total == in) return x;
+  return UOp::make(Op::Pad, {x, shape_node(before), shape_node(total)});
+}
+
+UOp shrink(const UOp& x, const Shape& offset, const Shape& size) {
+  const Shape& in = x.shape();
+  CHECK(offset.size() == in.size() && size.size() == in.size(), "shrink of rank {} for shape {}", offset.size(), to_string(in));
+  if (size == in) return x;
+  return UOp::make(Op::Shrink, {x, shape_node(offset), shape_node(size)});
+}
+
+UOp flip(const UOp& x, std::span<const int> flags) {
+  CHECK(static_cast<int>(flags.size()) == x.ndim(), "flip of rank {} for shape {}", flags.size(), to_string(x.shape()));
+  SmallVec<int, 8> useful;
+  bool any = false;
+  for (size_t i = 0; i < flags.size(); i++) {
+    useful.push_back(flags[i] && !(x.shape()[i] == SInt(1)));
+    any = any || useful.back();
+  }
+  return any ? UOp::make(Op::Flip, {x}, AxesArg({useful.data(), useful.size()})) : x;
+}
+
+UOp reduce(const UOp& x, Op op, std::span<const int> axes) {
+  const Shape& in = x.shape();
+  std::vector<int> front, rest;
+  Shape out;
+  for (int i = 0; i < x.ndim(); i++) {
+    const SInt& d = in[static_cast<size_t>(i)];
+    const bool folded = std::find(axes.begin(), axes.end(), i) != axes.end();
+    if (!folded) out.push_back(d);
+    if (d == SInt(1)) continue;  // nothing to fold, and kept size-1 axes come back by the reshape
+    (folded ? front : rest).push_back(i);
+  }
+  if (front.empty()) return reshape(x, out);
+  Shape squeezed;
+  std::vector<int> position(in.size(), -1);
+  for (size_t i = 0; i < in.size(); i++) {
+    if (in[i] == SInt(1)) continue;
+    position[i] = static_cast<int>(squeezed.size());
+    squeezed.push_back(in[i]);
+  }
+  std::vector<int> order;
+  for (int a : front) order.push_back(position[static_cast<size_t>(a)]);
+  for (int a : rest) order.push_back(position[static_cast<size_t>(a)]);
+  const UOp moved = permute(reshape(x, squeezed), order);
+  return reshape(UOp::make(Op::Reduce, {moved}, ReduceArg{op, static_cast<int32_t>(front.size())}), out);
+}
+
+// ---- operators ------------------------------------------------------------------------------------------------------
+
+UOp operator+(const UOp& a, const UOp& b) { return alu(Op::Add, {a, b}); }
+UOp operator-(const UOp& a, const UOp& b) { return alu(Op::Add, {a, -b}); }
+UOp operator-(const UOp& a) { return alu(Op::Mul, {a, constant(-1)}); }
+UOp operator*(const UOp& a, const UOp& b) { return alu(Op::Mul, {a, b}); }
+UOp operator/(const UOp& a, const UOp& b) {
+  if (is_float(a.dtype()) || is_float(b.dtype())) return a * alu(Op::Reciprocal, {b});
+  return alu(Op::FloorDiv, {a, b});
+}
+UOp operator%(const UOp& a, const UOp& b) { return alu(Op::FloorMod, {a, b}); }
+UOp operator&(const UOp& a, const UOp& b) { return alu(Op::And, {a, b}); }
+UOp operator|(const UOp& a, const UOp& b) { return alu(Op::Or, {a, b}); }
+UOp operator^(const UOp& a, const UOp& b) { return alu(Op::Xor, {a, b}); }
+UOp operator<<(const UOp& a, const UOp& b) { return alu(Op::Shl, {a, b}); }
+UOp operator>>(const UOp& a, const UOp& b) { return alu(Op::Shr, {a, b}); }
+UOp lt(const UOp& a, const UOp& b) { return alu(Op::CmpLt, {a, b}); }
+UOp ge(const UOp& a, const UOp& b) { return logical_not(lt(a, b)); }
+UOp ne(const UOp& a, const UOp& b) { return alu(Op::CmpNe, {a, b}); }
+UOp eq(const UOp& a, const UOp& b) { return logical_not(ne(a, b)); }
+UOp logical_not(const UOp& a) { return alu(Op::CmpNe, {a, constant(Scalar(true))}); }
+UOp maximum(const UOp& a, const UOp& b) { return alu(Op::Max, {a, b}); }
+// Floats through negation; integers through the complement, which is exact at the ends of the range too.
+UOp minimum(const UOp& a, const UOp& b) {
+  if (is_float(a.dtype()) || is_float(b.dtype())) return -maximum(-a, -b);
+  if (is_bool(a.dtype()) && is_bool(b.dtype())) return a & b;
+  const UOp ones = constant(-1);
+  return maximum(a ^ ones, b ^ ones) ^ ones;
+}
+UOp where(const UOp& c, const UOp& a, const UOp& b) { return alu(Op::Where, {c, a, b}); }
+
+}  // namespace lathe

@@ -1,0 +1,197 @@
+#include "uop/derive.h"
+
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace lathe {
+namespace {
+
+Hash128 shape_hash(const Shape& s) {
+  Hash128 h{0, s.size()};
+  for (const SInt& d : s) {
+    const uint64_t words[4] = {h.lo, h.hi, d.is_const() ? static_cast<uint64_t>(d.value()) : d.uop().hash().lo,
+                               d.is_const() ? 0 : d.uop().hash().hi};
+    h = hash_bytes(words, sizeof words);
+  }
+  return h;
+}
+
+const Shape* scalar_shape() {
+  static const Shape* const s = intern_shape(Shape{});
+  return s;
+}
+
+const Shape* alu_shape(std::span<const UOp> srcs) {
+  const Shape* first = srcs[0].node()->shape;
+  bool all_same = true, all_known = first != nullptr;
+  for (const UOp& s : srcs.subspan(1)) {
+    all_same = all_same && s.node()->shape == first;
+    all_known = all_known && s.node()->shape;
+  }
+  CHECK(all_known, "elementwise op over a source without a value");
+  if (all_same) return first;
+  SmallVec<Shape, 3> shapes;
+  for (const UOp& s : srcs) shapes.push_back(s.shape());
+  return intern_shape(broadcast_shapes({shapes.data(), shapes.size()}));
+}
+
+const Shape* index_shape(std::span<const UOp> srcs) {
+  const Shape& base = srcs[0].shape();
+  const size_t n = srcs.size() - 1;
+  CHECK(n <= base.size(), "{} coordinates into shape {}", n, to_string(base));
+  Shape out;
+  for (const UOp& i : srcs.subspan(1))
+    for (const SInt& d : i.shape()) out.push_back(d);
+  for (size_t i = n; i < base.size(); i++) out.push_back(base[i]);
+  return intern_shape(out);
+}
+
+const Shape* bitcast_shape(DType to, const UOp& x) {
+  const int from_bits = bit_width(x.dtype()), to_bits = bit_width(to);
+  if (from_bits == to_bits) return x.node()->shape;
+  Shape s = x.shape();
+  if (s.empty()) user_runtime_error("unsupported size in bitcast");
+  const SInt bits = s.back() * from_bits;
+  if (!bits.is_const() || bits.value() % to_bits) user_runtime_error("unsupported size in bitcast");
+  s.back() = bits.value() / to_bits;
+  return intern_shape(s);
+}
+
+const Shape* reshape_shape(std::span<const UOp> srcs) {
+  Shape out = shape_from_node(srcs[1]);
+  for (const SInt& d : out)
+    if (d.is_const() && d.value() < 0) value_error("bad reshape: {} -> {}", to_string(srcs[0].shape()), to_string(out));
+  if (!(prod(out) == prod(srcs[0].shape())))
+    value_error("size mismatch, can't reshape ({}) -> ({})", to_string(srcs[0].shape()), to_string(out));
+  return intern_shape(out);
+}
+
+const Shape* movement_shape(Op op, std::span<const UOp> srcs, const Arg& arg) {
+  const Shape& in = srcs[0].shape();
+  switch (op) {
+    case Op::Reshape: return reshape_shape(srcs);
+    case Op::Expand: {
+      Shape out = shape_from_node(srcs[1]);
+      for (const SInt& d : in) out.push_back(d);
+      return intern_shape(out);
+    }
+    case Op::Permute: {
+      const auto order = std::get<AxesArg>(arg).span();
+      CHECK(order.size() == in.size(), "permutation of {} axes for shape {}", order.size(), to_string(in));
+      Shape out;
+      for (int8_t axis : order) out.push_back(in[static_cast<size_t>(axis)]);
+      return intern_shape(out);
+    }
+    case Op::Flip: return srcs[0].node()->shape;
+    default:  // Pad, Shrink: the sizes
+      return intern_shape(shape_from_node(srcs[2]));
+  }
+}
+
+const Shape* stage_shape(std::span<const UOp> srcs) {
+  Shape out;
+  for (const UOp& r : srcs.subspan(1)) out.push_back(r.op() == Op::Range ? SInt(r.src(0)) : SInt(1));
+  for (const SInt& d : srcs[0].shape()) out.push_back(d);
+  return intern_shape(out);
+}
+
+const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
+  if (!arg.n_axes) return x.node()->shape;
+  const Shape& in = x.shape();
+  CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes, to_string(in));
+  Shape out;
+  for (size_t i = static_cast<size_t>(arg.n_axes); i < in.size(); i++) out.push_back(in[i]);
+  return intern_shape(out);
+}
+
+}  // namespace
+
+const Shape* intern_shape(const Shape& s) {
+  // Leaked on purpose: nodes may outlive static objects.
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const table = new std::unordered_multimap<uint64_t, const Shape*>;
+  const uint64_t h = shape_hash(s).lo;
+  std::lock_guard lock(*mutex);
+  auto [begin, end] = table->equal_range(h);
+  for (auto it = begin; it != end; ++it)
+    if (*it->second == s) return it->second;
+  return table->emplace(h, new Shape(s))->second;
+}
+
+const std::string* intern_device(const std::string& name) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const table = new std::unordered_set<std::string>;
+  std::lock_guard lock(*mutex);
+  return &*table->insert(name).first;
+}
+
+DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
+  switch (info(op).dtype_rule) {
+    case DTypeRule::Void: return DType::Void;
+    case DTypeRule::Src0: CHECK(!srcs.empty(), "{} without sources", op_name(op)); return srcs[0].dtype();
+    case DTypeRule::Join: {
+      if (srcs.empty()) return DType::WeakInt;  // the empty Stack of rank 0
+      DType d = srcs[0].dtype();
+      for (const UOp& s : srcs.subspan(1)) {
+        if (s.is_invalid()) continue;
+        d = (&s == &srcs[1] && srcs[0].is_invalid()) ? s.dtype() : join(d, s.dtype());
+      }
+      return d;
+    }
+    case DTypeRule::Bool: return DType::Bool;
+    case DTypeRule::UpperFloat: return srcs[0].is_invalid() ? DType::Bool : least_upper_float(srcs[0].dtype());
+    case DTypeRule::Branches:
+      if (srcs[1].is_invalid()) return srcs[2].dtype();
+      if (srcs[2].is_invalid()) return srcs[1].dtype();
+      return join(srcs[1].dtype(), srcs[2].dtype());
+    case DTypeRule::Arg: break;
+  }
+  if (const auto* p = std::get_if<ParamPtr>(&arg)) return (*p)->dtype;
+  if (const auto* v = std::get_if<Scalar>(&arg)) return weak_dtype(*v);
+  CHECK(op == Op::Noop, "the dtype of a {} must be stated", op_name(op));
+  return DType::Void;
+}
+
+const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const Arg& arg) {
+  if (is_alu(op)) return alu_shape(srcs);
+  if (is_movement(op)) return movement_shape(op, srcs, arg);
+  switch (op) {
+    case Op::Const:
+    case Op::Range:
+    case Op::Special: return scalar_shape();
+    case Op::Buffer:
+    case Op::Param: return intern_shape(shape_from_node(srcs[0]));
+    case Op::Index: return index_shape(srcs);
+    case Op::Bitcast: return bitcast_shape(dtype, srcs[0]);
+    case Op::Reduce: return reduce_shape(srcs[0], std::get<ReduceArg>(arg));
+    case Op::Stage: return stage_shape(srcs);
+    case Op::Stack: {
+      Shape out{SInt(static_cast<int64_t>(srcs.size()))};
+      if (!srcs.empty())
+        for (const SInt& d : srcs[0].shape()) out.push_back(d);
+      return intern_shape(out);
+    }
+    case Op::Load:
+    case Op::Store:
+    case Op::After:
+    case Op::Cast:
+    case Op::End:
+    case Op::Copy:
+    case Op::Detach:
+    case Op::Contiguous:
+    case Op::ContiguousBackward: return srcs[0].node()->shape;
+    default: return nullptr;
+  }
+}
+
+const std::string* derive_device(Op op, std::span<const UOp> srcs, const Arg& arg) {
+  static const std::string* const none = intern_device("");
+  if (op == Op::Copy) return intern_device(*std::get<DeviceArg>(arg).device);
+  if (const auto* p = std::get_if<ParamPtr>(&arg)) return (*p)->device.empty() ? none : intern_device((*p)->device);
+  for (const UOp& s : srcs)
+    if (!s.device().empty()) return s.node()->device;
+  return none;
+}
+
+}  // namespace lathe

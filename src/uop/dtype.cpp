@@ -1,0 +1,209 @@
+#include "uop/dtype.h"
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "uop/number_formats.h"
+
+#include <array>
+#include <bit>
+
+namespace lathe {
+namespace {
+
+constexpr int kWeakBits = 800;
+
+struct DTypeRow {
+  std::string_view name;
+  std::string_view alias;
+  int bits;
+};
+
+// In the order of DType.
+constexpr std::array<DTypeRow, kNumDTypes> kRows = {{
+    {"void", "", 0},         {"bool", "", 1},        {"weakint", "", kWeakBits}, {"int8", "char", 8},
+    {"uint8", "uchar", 8},   {"int16", "short", 16}, {"uint16", "ushort", 16},   {"int32", "int", 32},
+    {"uint32", "uint", 32},  {"int64", "long", 64},  {"uint64", "ulong", 64},    {"weakfloat", "", kWeakBits},
+    {"fp8e4m3", "", 8},      {"fp8e4m3fnuz", "", 8}, {"fp8e5m2", "", 8},         {"fp8e5m2fnuz", "", 8},
+    {"float16", "half", 16}, {"bfloat16", "", 16},   {"float32", "float", 32},   {"float64", "double", 64},
+}};
+
+constexpr int number(DType d) { return static_cast<int>(d); }
+constexpr const DTypeRow& row(DType d) { return kRows[number(d)]; }
+
+struct Edge {
+  DType below, above;
+};
+
+// The promotion lattice. Void is its bottom, so that the join of no types is Void.
+constexpr Edge kEdges[] = {
+    {DType::Void, DType::Bool},
+    {DType::Bool, DType::WeakInt},
+    {DType::WeakInt, DType::Int8},
+    {DType::WeakInt, DType::UInt8},
+    {DType::Int8, DType::Int16},
+    {DType::Int16, DType::Int32},
+    {DType::Int32, DType::Int64},
+    {DType::Int64, DType::WeakFloat},
+    {DType::UInt8, DType::Int16},
+    {DType::UInt8, DType::UInt16},
+    {DType::UInt16, DType::Int32},
+    {DType::UInt16, DType::UInt32},
+    {DType::UInt32, DType::Int64},
+    {DType::UInt32, DType::UInt64},
+    {DType::UInt64, DType::WeakFloat},
+    {DType::WeakFloat, DType::Fp8E4M3},
+    {DType::WeakFloat, DType::Fp8E4M3Fnuz},
+    {DType::WeakFloat, DType::Fp8E5M2},
+    {DType::WeakFloat, DType::Fp8E5M2Fnuz},
+    {DType::Fp8E4M3, DType::Float16},
+    {DType::Fp8E4M3, DType::BFloat16},
+    {DType::Fp8E4M3Fnuz, DType::Float16},
+    {DType::Fp8E4M3Fnuz, DType::BFloat16},
+    {DType::Fp8E5M2, DType::Float16},
+    {DType::Fp8E5M2, DType::BFloat16},
+    {DType::Fp8E5M2Fnuz, DType::Float16},
+    {DType::Fp8E5M2Fnuz, DType::BFloat16},
+    {DType::Float16, DType::Float32},
+    {DType::BFloat16, DType::Float32},
+    {DType::Float32, DType::Float64},
+};
+
+using JoinTable = std::array<std::array<DType, kNumDTypes>, kNumDTypes>;
+
+constexpr JoinTable make_join_table() {
+  // above[d]: bit set of the types at or above d. Every edge points to a later type, so one downward sweep
+  // closes it.
+  std::array<uint32_t, kNumDTypes> above{};
+  for (int d = kNumDTypes - 1; d >= 0; d--) {
+    above[d] = uint32_t{1} << d;
+    for (const Edge& e : kEdges)
+      if (number(e.below) == d) above[d] |= above[number(e.above)];
+  }
+  JoinTable table{};
+  for (int a = 0; a < kNumDTypes; a++)
+    for (int b = 0; b < kNumDTypes; b++)
+      table[a][b] = static_cast<DType>(std::countr_zero(above[a] & above[b]));
+  return table;
+}
+
+constexpr JoinTable kJoin = make_join_table();
+
+constexpr bool edges_point_up() {
+  for (const Edge& e : kEdges)
+    if (e.below >= e.above) return false;
+  return true;
+}
+static_assert(edges_point_up());
+static_assert(kJoin[number(DType::Int64)][number(DType::UInt64)] == DType::WeakFloat);
+
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_text(std::string_view text, std::string_view lower_case) {
+  if (text.size() != lower_case.size()) return false;
+  for (size_t i = 0; i < text.size(); i++)
+    if (lower(text[i]) != lower_case[i]) return false;
+  return true;
+}
+
+// The dtype a text knob names. `last` remembers the answer for the text it came from: texts of knobs live for
+// ever, so their address is their identity.
+struct KnobDType {
+  const std::string* text = nullptr;
+  DType dtype = DType::Void;
+};
+
+DType knob_dtype(Knob name, bool (*fits)(DType), std::string_view expected, KnobDType& last) {
+  const std::string& text = knob_str(name);
+  if (last.text == &text) return last.dtype;
+  const std::optional<DType> d = parse_dtype(text);
+  if (!d || is_weak(*d) || !fits(*d))
+    value_error("{} must be {}, not \"{}\"", knob_name(name), expected, text);
+  last = {&text, *d};
+  return *d;
+}
+
+constexpr std::string_view kFloatExpected = "a float dtype such as \"float32\" or \"half\"";
+constexpr std::string_view kIntExpected = "an integer dtype such as \"int32\" or \"int64\"";
+
+}  // namespace
+
+std::string_view dtype_name(DType d) { return row(d).alias.empty() ? row(d).name : row(d).alias; }
+
+std::string_view dtype_full_name(DType d) { return row(d).name; }
+
+std::optional<DType> parse_dtype(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  for (int d = 0; d < kNumDTypes; d++)
+    if (same_text(text, kRows[d].name) || same_text(text, kRows[d].alias)) return static_cast<DType>(d);
+  return std::nullopt;
+}
+
+int bit_width(DType d) { return row(d).bits; }
+
+int64_t item_size(DType d) {
+  if (is_weak(d))
+    type_error("weak dtype {} has no size in memory; cast it to {} first", dtype_name(d),
+               dtype_name(strong(d)));
+  if (d == DType::Void) type_error("void has no size in memory");
+  return (row(d).bits + 7) / 8;
+}
+
+FloatFormat float_format(DType d) {
+  if (!is_float(d)) value_error("{} is not a floating point type", dtype_name(d));
+  if (is_narrow_float(d)) return {float_layout(d).exponent_bits, float_layout(d).mantissa_bits};
+  if (d == DType::Float32) return {8, 23};
+  return {11, 52};  // weakfloat is held in double
+}
+
+DType join(DType a, DType b) { return kJoin[number(a)][number(b)]; }
+
+DType strong(DType d) {
+  if (d == DType::WeakInt) return default_int();
+  if (d == DType::WeakFloat) return default_float();
+  return d;
+}
+
+DType least_upper_float(DType d) {
+  if (d == DType::WeakInt) return DType::WeakFloat;
+  return is_float(d) ? d : join(d, default_float());
+}
+
+DType sum_dtype(DType d) {
+  d = strong(d);
+  if (is_unsigned(d)) return join(d, DType::UInt32);
+  if (!is_float(d)) return join(d, DType::Int32);
+  static thread_local KnobDType last;
+  return join(d, knob_dtype(Knob::SUM_DTYPE, is_float, kFloatExpected, last));
+}
+
+bool casts_losslessly(DType from, DType to) {
+  if (from == to || from == DType::Bool) return true;
+  if (to == DType::WeakInt) return is_int(from);
+  if (from == DType::Void || is_weak(from) || is_weak(to)) return false;
+  // Whether a value of fewer bits survives is decided by the wide types only: nothing but bool widens into
+  // 8-bit floats or bfloat16.
+  if (is_int(to)) {
+    if (!is_int(from) || bit_width(from) >= bit_width(to)) return false;
+    return is_unsigned(from) || !is_unsigned(to);
+  }
+  if (to != DType::Float16 && to != DType::Float32 && to != DType::Float64) return false;
+  const FloatFormat target = float_format(to);
+  if (is_float(from)) {
+    const FloatFormat source = float_format(from);
+    return source.exponent_bits <= target.exponent_bits && source.mantissa_bits <= target.mantissa_bits;
+  }
+  const int value_bits = bit_width(from) - (is_unsigned(from) ? 0 : 1);
+  return value_bits <= target.mantissa_bits + 1;
+}
+
+DType default_float() {
+  static thread_local KnobDType last;
+  return knob_dtype(Knob::DEFAULT_FLOAT, is_float, kFloatExpected, last);
+}
+
+DType default_int() {
+  static thread_local KnobDType last;
+  return knob_dtype(Knob::DEFAULT_INT, is_int, kIntExpected, last);
+}
+
+}  // namespace lathe

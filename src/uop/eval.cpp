@@ -1,0 +1,302 @@
+#include "uop/eval.h"
+
+#include "base/error.h"
+#include "uop/number_formats.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace lathe {
+namespace {
+
+using Folded = std::optional<Scalar>;
+using FoldFunction = Folded (*)(DType, const Scalar*);
+using uint128 = unsigned __int128;
+
+constexpr int128 kWeakLimit = static_cast<int128>(1) << 126;
+
+// A source as a value of the result type.
+double real(const Scalar& v, DType d) {
+  return v.is_float() ? round_float(v.as_double(), d) : cast_scalar(v, d).as_double();
+}
+int128 integer(const Scalar& v, DType d) { return is_bool(d) ? v.as_bool() : wrap_integer(v.as_int(), d); }
+
+// A result onto the grid of its type.
+Folded rounded(double v, DType d) { return Scalar(round_float(v, d)); }
+Folded wrapped(int128 v, DType d) {
+  if (is_bool(d)) return Scalar(v != 0);
+  return Scalar(wrap_integer(v, d));
+}
+// `overflow`: v lost bits above the 128th, which matters for weakint only.
+Folded exact(bool overflow, int128 v, DType d) {
+  if (d == DType::WeakInt && (overflow || v > kWeakLimit || v < -kWeakLimit)) return std::nullopt;
+  return wrapped(v, d);
+}
+
+// a*b + c with one rounding to a type of at most 24 mantissa bits: a*b is exact in double, and the sum is
+// rounded to odd, so that rounding it again cannot go wrong (Boldo, Melquiond: "Emulation of FMA and
+// correctly rounded sums", 2008).
+double multiply_add_odd(double a, double b, double c) {
+  const double product = a * b;
+  const double sum = product + c;
+  if (!std::isfinite(sum)) return sum;
+  const double added = sum - product;
+  const double error = (product - (sum - added)) + (c - added);
+  const int64_t bits = std::bit_cast<int64_t>(sum);
+  if (error == 0 || (bits & 1)) return sum;
+  return std::bit_cast<double>(bits + ((error > 0) == (sum > 0) ? 1 : -1));
+}
+
+struct Division {
+  int128 quotient, remainder;
+  bool overflow;
+};
+// Towards zero; y != 0.
+Division divide(int128 x, int128 y) {
+  Division r{};
+  if (y == -1)
+    r.overflow = __builtin_sub_overflow(static_cast<int128>(0), x, &r.quotient);
+  else
+    r = {x / y, x % y, false};
+  return r;
+}
+// Rounded down: the remainder has the sign of y.
+Division divide_floor(int128 x, int128 y) {
+  Division r = divide(x, y);
+  if (r.remainder != 0 && (r.remainder < 0) != (y < 0)) {
+    r.quotient--;
+    r.remainder += y;
+  }
+  return r;
+}
+
+// Square and multiply; y >= 0.
+Folded integer_power(int128 x, int128 y, DType d) {
+  int128 result = 1;
+  bool overflow = false;
+  while (true) {
+    if (y & 1) overflow |= __builtin_mul_overflow(result, x, &result);
+    y >>= 1;
+    if (y == 0) return exact(overflow, result, d);
+    overflow |= __builtin_mul_overflow(x, x, &x);
+  }
+}
+
+bool is_nan(const Scalar& v) { return v.is_float() && std::isnan(v.as_double()); }
+bool differ(const Scalar& a, const Scalar& b) { return is_nan(a) || is_nan(b) || !a.equals(b); }
+
+// The functions that the `fold` column of ops.def names.
+namespace fold {
+
+constexpr FoldFunction none = nullptr;
+
+Folded exp2(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(std::exp2(real(s[0], d)), d);
+}
+
+Folded log2(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(std::log2(real(s[0], d)), d);
+}
+
+Folded sin(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(std::sin(real(s[0], d)), d);
+}
+
+Folded sqrt(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(std::sqrt(real(s[0], d)), d);
+}
+
+Folded reciprocal(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(1.0 / real(s[0], d), d);
+}
+
+Folded neg(DType d, const Scalar* s) {
+  if (is_float(d)) return rounded(-real(s[0], d), d);
+  int128 v;
+  const bool overflow = __builtin_sub_overflow(static_cast<int128>(0), integer(s[0], d), &v);
+  return exact(overflow, v, d);
+}
+
+Folded trunc(DType d, const Scalar* s) {
+  if (is_float(d)) return rounded(std::trunc(real(s[0], d)), d);
+  return wrapped(integer(s[0], d), d);
+}
+
+// Double holds sums, products, quotients and roots of float32 values with enough bits (53 >= 2*24+2) that
+// rounding the double result once more gives the correctly rounded float32; the narrower types follow.
+Folded add(DType d, const Scalar* s) {
+  if (is_float(d)) return rounded(real(s[0], d) + real(s[1], d), d);
+  int128 v;
+  const bool overflow = __builtin_add_overflow(integer(s[0], d), integer(s[1], d), &v);
+  return exact(overflow, v, d);
+}
+
+Folded sub(DType d, const Scalar* s) {
+  if (is_float(d)) return rounded(real(s[0], d) - real(s[1], d), d);
+  int128 v;
+  const bool overflow = __builtin_sub_overflow(integer(s[0], d), integer(s[1], d), &v);
+  return exact(overflow, v, d);
+}
+
+Folded mul(DType d, const Scalar* s) {
+  if (is_float(d)) return rounded(real(s[0], d) * real(s[1], d), d);
+  int128 v;
+  const bool overflow = __builtin_mul_overflow(integer(s[0], d), integer(s[1], d), &v);
+  return exact(overflow, v, d);
+}
+
+Folded mulacc(DType d, const Scalar* s) {
+  if (is_float(d)) {
+    const double a = real(s[0], d), b = real(s[1], d), c = real(s[2], d);
+    const bool is_double = d == DType::Float64 || d == DType::WeakFloat;
+    return rounded(is_double ? std::fma(a, b, c) : multiply_add_odd(a, b, c), d);
+  }
+  int128 v;
+  bool overflow = __builtin_mul_overflow(integer(s[0], d), integer(s[1], d), &v);
+  overflow |= __builtin_add_overflow(v, integer(s[2], d), &v);
+  return exact(overflow, v, d);
+}
+
+Folded fdiv(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  return rounded(real(s[0], d) / real(s[1], d), d);
+}
+
+Folded pow(DType d, const Scalar* s) {
+  if (is_float(d)) {
+    const double x = real(s[0], d), y = real(s[1], d);
+    if (x == 0 && y < 0) return rounded(std::numeric_limits<double>::infinity(), d);
+    return rounded(std::pow(x, y), d);
+  }
+  const int128 x = integer(s[0], d), y = integer(s[1], d);
+  if (y >= 0) return integer_power(x, y, d);
+  if (x == 0) return std::nullopt;
+  if (x == 1 || x == -1) return wrapped(y & 1 ? x : 1, d);
+  return wrapped(0, d);
+}
+
+Folded max(DType d, const Scalar* s) {
+  if (is_float(d)) {
+    const double a = real(s[0], d), b = real(s[1], d);
+    return Scalar(a < b ? b : a);
+  }
+  return wrapped(std::max(integer(s[0], d), integer(s[1], d)), d);
+}
+
+Folded shl(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  const int128 x = integer(s[0], d), n = s[1].as_int();
+  if (n < 0) return std::nullopt;
+  if (x == 0 || n > 126) return exact(x != 0, 0, d);
+  int128 v;
+  const bool overflow = __builtin_mul_overflow(x, static_cast<int128>(1) << static_cast<int>(n), &v);
+  return exact(overflow, v, d);
+}
+
+Folded shr(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  const int128 x = integer(s[0], d), n = s[1].as_int();
+  if (n < 0) return std::nullopt;
+  return wrapped(x >> static_cast<int>(std::min<int128>(n, 127)), d);
+}
+
+Folded cdiv(DType d, const Scalar* s) {
+  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  if (y == 0) return std::nullopt;
+  const Division r = divide(integer(s[0], d), y);
+  return exact(r.overflow, r.quotient, d);
+}
+
+Folded cmod(DType d, const Scalar* s) {
+  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  if (y == 0) return std::nullopt;
+  return wrapped(divide(integer(s[0], d), y).remainder, d);
+}
+
+Folded floordiv(DType d, const Scalar* s) {
+  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  if (y == 0) return std::nullopt;
+  const Division r = divide_floor(integer(s[0], d), y);
+  return exact(r.overflow, r.quotient, d);
+}
+
+Folded floormod(DType d, const Scalar* s) {
+  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  if (y == 0) return std::nullopt;
+  return wrapped(divide_floor(integer(s[0], d), y).remainder, d);
+}
+
+Folded cmplt(DType, const Scalar* s) { return Scalar(s[0].less(s[1])); }
+Folded cmpne(DType, const Scalar* s) { return Scalar(differ(s[0], s[1])); }
+Folded cmpeq(DType, const Scalar* s) { return Scalar(!differ(s[0], s[1])); }
+
+Folded bit_xor(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  return wrapped(integer(s[0], d) ^ integer(s[1], d), d);
+}
+
+Folded bit_or(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  return wrapped(integer(s[0], d) | integer(s[1], d), d);
+}
+
+Folded bit_and(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  return wrapped(integer(s[0], d) & integer(s[1], d), d);
+}
+
+// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Counter, key and result are pairs of
+// 32-bit words, low word first; the key's words enter in the order high, parity, low.
+Folded threefry(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  static constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint64_t counter = static_cast<uint64_t>(s[0].as_int()), key = static_cast<uint64_t>(s[1].as_int());
+  const uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
+  const uint32_t keys[3] = {key1, key0 ^ key1 ^ 0x1BD11BDA, key0};
+  uint32_t x0 = static_cast<uint32_t>(counter) + keys[2], x1 = static_cast<uint32_t>(counter >> 32) + keys[0];
+  for (uint32_t group = 0; group < 5; group++) {
+    for (const int rotation : kRotations[group % 2]) {
+      x0 += x1;
+      x1 = x0 ^ std::rotl(x1, rotation);
+    }
+    x0 += keys[group % 3];
+    x1 += keys[(group + 1) % 3] + group + 1;
+  }
+  return wrapped(static_cast<uint64_t>(x1) << 32 | x0, d);
+}
+
+Folded where(DType d, const Scalar* s) {
+  if (s[0].is_invalid()) return s[0];
+  return cast_scalar(s[0].as_bool() ? s[1] : s[2], d);
+}
+
+}  // namespace fold
+
+constexpr FoldFunction kFold[kNumOps] = {
+#define OP(name, arity, flags, rule, fold_name, ...) fold::fold_name,
+#include "uop/ops.def"
+#undef OP
+};
+
+}  // namespace
+
+std::optional<Scalar> eval(Op op, DType dtype, std::span<const Scalar> srcs) {
+  const FoldFunction function = kFold[static_cast<int>(op)];
+  if (!function) return std::nullopt;
+  CHECK(static_cast<int>(srcs.size()) == info(op).arity, "{} of {} values", op_name(op), srcs.size());
+  if (op != Op::Where)
+    for (const Scalar& s : srcs)
+      if (s.is_invalid()) return s;
+  return function(dtype, srcs.data());
+}
+
+bool has_eval(Op op) { return kFold[static_cast<int>(op)] != nullptr; }
+
+}  // namespace lathe

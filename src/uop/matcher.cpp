@@ -1,0 +1,336 @@
+#include "uop/matcher.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "uop/derive.h"
+#include "uop/eval.h"
+
+namespace lathe {
+
+using pat::NodeKind;
+using pat::PatNode;
+using pat::SrcMode;
+
+UOp Match::fit(const UOp& u) const {
+  UOp r = u;
+  const DType d = root().dtype();
+  if (r.dtype() != d && d != DType::Void && !r.is_invalid())
+    r = r.is_const() ? constant(d, r.value()) : cast(r, d);
+  if (r.node()->shape != root().node()->shape && r.has_shape() && root().has_shape())
+    r = broadcast_to(r, root().shape());
+  return r;
+}
+
+// ---- left sides -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+Scalar to_scalar(const pat::Literal& v) {
+  switch (v.kind) {
+    case pat::Literal::Kind::Bool: return Scalar(v.i != 0);
+    case pat::Literal::Kind::Int: return Scalar(v.i);
+    case pat::Literal::Kind::Float: return Scalar(v.f);
+  }
+  return Scalar();
+}
+
+}  // namespace
+
+void RuleIndex::add(const RuleInfo& rule, const PatNode* nodes) {
+  const PatNode* left = nodes + rule.left;
+  const uint32_t limit = pattern_form_limit(left, rule.n_left);
+  for (uint32_t code = 0; code < limit; code++) {
+    const PatternForm form = pattern_form(left, code);
+    if (form.code == 0 && form_is_canonical(left, form)) add_form(form, left, n_rules_);
+  }
+  n_rules_++;
+}
+
+void RuleIndex::add_form(const PatternForm& form, const PatNode* nodes, uint16_t rule) {
+  CHECK(forms_.size() < 65535, "a matcher holds at most 65535 forms of rules");
+  forms_.push_back({static_cast<uint32_t>(steps_.size()), static_cast<uint16_t>(form.n), rule});
+  for (int i = 0; i < form.n; i++) {
+    const PatternForm::Step& s = form.steps[i];
+    const PatNode& n = nodes[s.node];
+    const bool each = i > 0 && nodes[form.steps[s.parent].node].mode == SrcMode::Each;
+    Step step{n.ops, s.dtypes, s.parent, each ? kEverySrc : s.src, n.mode, n.n_srcs, s.var, s.again, Test::None, 0};
+    if (n.kind == NodeKind::Number) step.test = Test::Number;
+    if (n.kind == NodeKind::Invalid) step.test = Test::Invalid;
+    if (n.kind == NodeKind::Literal) {
+      step.test = Test::Literal;
+      step.literal = static_cast<uint16_t>(literals_.size());
+      literals_.push_back(to_scalar(n.literal));
+    }
+    steps_.push_back(step);
+    node_tests_.push_back(n.test);
+  }
+}
+
+// Ops that a form accepts as source `src` of its root; `none`: it also accepts a root with fewer sources.
+OpSet RuleIndex::ops_of_source(const Form& form, int src, bool* none) const {
+  const Step* steps = &steps_[form.first_step];
+  const Step& root = steps[0];
+  const bool listed = root.mode == SrcMode::Each || (root.mode != SrcMode::Any && src < root.n_srcs);
+  *none = root.mode == SrcMode::Each || !listed;
+  if (!listed) return root.mode == SrcMode::Exact ? OpSet{} : pat::kEveryOp;
+  for (int i = 1; i < form.n_steps; i++)
+    if (steps[i].parent == 0 && (steps[i].src == src || steps[i].src == kEverySrc)) return steps[i].ops;
+  return pat::kEveryOp;
+}
+
+namespace {
+
+// Classes of ops by the forms that accept them.
+struct OpClasses {
+  std::array<uint8_t, kNumOps + 1> class_of{};
+  std::vector<std::vector<bool>> accepts;  // by class, then form
+};
+
+OpClasses classify(const std::vector<OpSet>& ops, const std::vector<bool>& none) {
+  OpClasses r;
+  for (int o = 0; o <= kNumOps; o++) {
+    std::vector<bool> accepts(ops.size());
+    for (size_t i = 0; i < ops.size(); i++) accepts[i] = o == kNumOps ? none[i] : ops[i].contains(static_cast<Op>(o));
+    const auto it = std::find(r.accepts.begin(), r.accepts.end(), accepts);
+    r.class_of[o] = static_cast<uint8_t>(it - r.accepts.begin());
+    if (it == r.accepts.end()) r.accepts.push_back(std::move(accepts));
+  }
+  return r;
+}
+
+}  // namespace
+
+void RuleIndex::build_root(Op op, const std::vector<uint16_t>& forms) {
+  OpClasses classes[2];
+  for (int src = 0; src < 2; src++) {
+    std::vector<OpSet> ops;
+    std::vector<bool> none;
+    for (uint16_t f : forms) {
+      bool accepts_none = false;
+      ops.push_back(ops_of_source(forms_[f], src, &accepts_none));
+      none.push_back(accepts_none);
+    }
+    classes[src] = classify(ops, none);
+  }
+  auto table = std::make_unique<RootTable>();
+  table->class0 = classes[0].class_of;
+  table->class1 = classes[1].class_of;
+  table->n_classes1 = static_cast<int>(classes[1].accepts.size());
+  std::map<std::vector<uint16_t>, uint32_t> places = {{{}, 0}};
+  for (const std::vector<bool>& first : classes[0].accepts)
+    for (const std::vector<bool>& second : classes[1].accepts) {
+      std::vector<uint16_t> list;
+      for (size_t i = 0; i < forms.size(); i++)
+        if (first[i] && second[i]) list.push_back(forms[i]);
+      const auto [it, fresh] = places.try_emplace(list, static_cast<uint32_t>(lists_.size()));
+      if (fresh) {
+        lists_.push_back(static_cast<uint16_t>(list.size()));
+        lists_.insert(lists_.end(), list.begin(), list.end());
+      }
+      table->cells.push_back(it->second);
+    }
+  roots_[static_cast<int>(op)] = std::move(table);
+}
+
+void RuleIndex::finish() {
+  lists_.push_back(0);  // the empty list, at 0
+  for (int o = 0; o < kNumOps; o++) {
+    std::vector<uint16_t> forms;
+    for (size_t i = 0; i < forms_.size(); i++)
+      if (steps_[forms_[i].first_step].ops.contains(static_cast<Op>(o))) forms.push_back(static_cast<uint16_t>(i));
+    if (!forms.empty()) build_root(static_cast<Op>(o), forms);
+  }
+}
+
+inline bool RuleIndex::fits(const Step& step, const UOp& u) const {
+  if (!step.ops.contains(u.op()) || !(step.dtypes >> static_cast<int>(u.dtype()) & 1)) return false;
+  if (step.mode == SrcMode::Exact ? u.n_srcs() != step.n_srcs : step.mode == SrcMode::AtLeast && u.n_srcs() < step.n_srcs)
+    return false;
+  switch (step.test) {
+    case Test::None: return true;
+    case Test::Number: return !u.value().is_invalid();
+    case Test::Invalid: return u.value().is_invalid();
+    case Test::Literal: return u.value().equals(literals_[step.literal]);
+  }
+  return false;
+}
+
+bool RuleIndex::match(const Form& form, const UOp& u, Match& m) const {
+  const UOp* nodes[pat::kMaxPattern];
+  const Step* steps = &steps_[form.first_step];
+  const pat::NodeTest* tests = &node_tests_[form.first_step];
+  uint32_t bound = 0;
+  for (int i = 0; i < form.n_steps; i++) {
+    const Step& step = steps[i];
+    if (step.src == kEverySrc) {
+      for (const UOp& s : nodes[step.parent]->srcs())
+        if (!fits(step, s) || (tests[i] && !tests[i](s))) return false;
+      continue;
+    }
+    const UOp* n = i == 0 ? &u : &nodes[step.parent]->src(step.src);
+    if (!fits(step, *n)) return false;
+    if (step.var >= 0) {
+      if (step.again && !(*m.vars_[step.var] == *n)) return false;
+      m.vars_[step.var] = n;
+      bound |= uint32_t{1} << step.var;
+    }
+    nodes[i] = n;
+  }
+  for (int i = 0; i < form.n_steps; i++)
+    if (tests[i] && steps[i].src != kEverySrc && !tests[i](*nodes[i])) return false;
+  m.root_ = &u;
+  m.bound_ = bound;
+  m.stopped_ = false;
+  return true;
+}
+
+// ---- right sides ----------------------------------------------------------------------------------------------------
+
+void ReplacementBuilder::add(const RuleInfo& rule, const PatNode* nodes) {
+  for (int i = rule.n_right - 1; i >= 0; i--) {  // preorder from behind: sources come before their users
+    const PatNode& n = nodes[rule.right + i];
+    Step step{Op::Const, DType::Void, n.n_srcs, n.var, 0};
+    if (n.var < 0 && n.kind == NodeKind::Node) {
+      for (int o = 0; o < kNumOps; o++)
+        if (n.ops.contains(static_cast<Op>(o))) step.op = static_cast<Op>(o);
+      for (int d = 0; d < kNumDTypes; d++)
+        if (n.dtypes == uint32_t{1} << d) step.dtype = static_cast<DType>(d);
+    } else if (n.var < 0) {
+      step.var = -2;
+      step.literal = static_cast<uint16_t>(literals_.size());
+      literals_.push_back(n.kind == NodeKind::Invalid ? invalid() : constant(to_scalar(n.literal)));
+    }
+    steps_.push_back(step);
+  }
+  first_.push_back(static_cast<uint32_t>(steps_.size()));
+}
+
+namespace {
+
+// A constant where `op` folds over constants, else null.
+UOp fold(Op op, std::span<const UOp> srcs) {
+  if (srcs.empty() || srcs.size() > 3 || !has_eval(op)) return {};
+  Scalar values[3];
+  for (size_t i = 0; i < srcs.size(); i++) {
+    if (!srcs[i].is_const()) return {};
+    values[i] = srcs[i].value();
+  }
+  if (has_flag(op, kComparison) && srcs[0].dtype() != srcs[1].dtype()) {
+    const DType d = join(srcs[0].dtype(), srcs[1].dtype());
+    for (Scalar& v : values) v = cast_scalar(v, d);
+  }
+  const DType d = derive_dtype(op, srcs, {});
+  const std::optional<Scalar> v = eval(op, d, {values, srcs.size()});
+  return v ? constant(d, *v) : UOp();
+}
+
+UOp make_replacement_node(Op op, DType dtype, std::span<const UOp> srcs) {
+  if (op == Op::Cast) return cast(srcs[0], dtype);
+  if (op == Op::Bitcast) return bitcast(srcs[0], dtype);
+  if (dtype == DType::Void)
+    if (UOp folded = fold(op, srcs)) return folded;
+  return UOp::make(op, dtype, srcs);
+}
+
+}  // namespace
+
+UOp ReplacementBuilder::build(size_t rule, const Match& m) const {
+  UOp stack[pat::kMaxPattern + 1];  // grows downwards, so that sources lie in order
+  int top = pat::kMaxPattern;
+  for (uint32_t i = first_[rule]; i < first_[rule + 1]; i++) {
+    const Step& step = steps_[i];
+    if (step.var != -1) {
+      stack[--top] = step.var >= 0 ? *m.vars_[step.var] : literals_[step.literal];
+      continue;
+    }
+    UOp made = make_replacement_node(step.op, step.dtype, {&stack[top], step.n_srcs});
+    for (int k = 0; k < step.n_srcs; k++) stack[top + k] = UOp();
+    top += step.n_srcs;
+    stack[--top] = std::move(made);
+  }
+  return m.fit(stack[top]);
+}
+
+// ---- statistics -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+using RuleKey = std::tuple<std::string, uint32_t, uint32_t, std::string>;
+
+// Leaked on purpose: static matchers may die after any static here would.
+struct Registry {
+  std::mutex mutex;
+  std::set<const detail::RuleCounters*> alive;
+  std::map<RuleKey, uint64_t> retired;  // counts of matchers that are gone; node-based, so its keys stay in place
+};
+Registry& registry() {
+  static Registry* const r = new Registry;
+  return *r;
+}
+RuleKey key_of(const RuleInfo& r) { return {r.file, r.line, r.column, r.name}; }
+
+}  // namespace
+
+void detail::RuleCounters::start(std::vector<const RuleInfo*> rules) {
+  rules_ = std::move(rules);
+  counts_ = std::make_unique<std::atomic<uint64_t>[]>(rules_.size());
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  r.alive.insert(this);
+  for (const RuleInfo* rule : rules_) r.retired.try_emplace(key_of(*rule), 0);
+}
+
+detail::RuleCounters::~RuleCounters() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  r.alive.erase(this);
+  for (size_t i = 0; i < rules_.size(); i++) r.retired[key_of(*rules_[i])] += counts_[i].load(std::memory_order_relaxed);
+}
+
+std::vector<RuleStat> rule_stats() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  std::map<RuleKey, uint64_t> counts = r.retired;
+  for (const detail::RuleCounters* c : r.alive)
+    for (size_t i = 0; i < c->rules_.size(); i++)
+      counts[key_of(*c->rules_[i])] += c->counts_[i].load(std::memory_order_relaxed);
+  std::vector<RuleStat> stats;
+  for (const auto& [key, matches] : counts) {
+    const RuleKey& kept = r.retired.find(key)->first;
+    stats.push_back({std::get<0>(kept), std::get<1>(kept), std::get<2>(kept), std::get<3>(kept), matches});
+  }
+  return stats;
+}
+
+namespace {
+
+std::string place(std::string_view file, uint32_t line, uint32_t column, std::string_view name) {
+  std::string text = fmt::format("{}:{}:{}", file, line, column);
+  if (!name.empty()) text += fmt::format(" ({})", name);
+  return text;
+}
+
+}  // namespace
+
+std::string rule_stats_text() {
+  std::vector<RuleStat> stats = rule_stats();
+  std::stable_sort(stats.begin(), stats.end(), [](const RuleStat& a, const RuleStat& b) { return a.matches > b.matches; });
+  std::string text;
+  for (const RuleStat& s : stats) {
+    const std::string where = place(s.file, s.line, s.column, s.name);
+    text += s.matches ? fmt::format("{:>10} {}\n", s.matches, where) : fmt::format("    unused {}\n", where);
+  }
+  return text;
+}
+
+std::string rule_name(const RuleInfo& rule) { return place(rule.file, rule.line, rule.column, rule.name); }
+
+std::string detail::describe_application(const RuleInfo& rule, const UOp& u) {
+  return fmt::format("applying rule {} to {}", rule_name(rule), op_name(u.op()));
+}
+
+}  // namespace lathe

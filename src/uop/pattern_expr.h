@@ -1,0 +1,421 @@
+// Pattern expressions: constexpr trees in preorder, the left and right sides of rewrite rules (pattern.h).
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "uop/dtype.h"
+#include "uop/op.h"
+
+namespace lathe {
+
+class UOp;
+
+// Never defined: reaching one while a pattern is built at compile time is the error, and its name is the message.
+namespace pattern_error {
+void both_sides_name_this_node();
+void commutative_op_needs_its_constant_on_the_right();
+void dtype_predicate_accepts_no_dtype();
+void each_src_takes_one_plain_node();
+void either_order_finds_no_commutative_op();
+void left_side_is_just_a_variable();
+void late_op_needs_late_rules();
+void op_has_another_number_of_sources();
+void pattern_has_too_many_alternatives();
+void pattern_is_too_long();
+void right_side_equals_left_side();
+void right_side_needs_a_single_op();
+void right_side_needs_a_dtype();
+void right_side_needs_exact_sources();
+void right_side_cannot_test_a_node();
+void right_side_uses_an_unbound_variable();
+void rule_has_two_conditions();
+void rule_sets_have_different_result_types();
+}  // namespace pattern_error
+
+namespace pat {
+
+inline constexpr int kMaxPattern = 24;       // nodes of one side of a rule
+inline constexpr int kMaxAlternatives = 32;  // forms one left side expands to
+inline constexpr int kMaxVars = 32;
+
+enum class NodeKind : uint8_t {
+  Node,     // an op from `ops`
+  Literal,  // a Const numerically equal to `literal`
+  Number,   // a Const that is not Invalid
+  Invalid,  // the Invalid constant
+  Choice,   // one of the sub-patterns
+};
+
+enum class SrcMode : uint8_t {
+  Any,      // sources are not looked at
+  Exact,    // as many sources as sub-patterns
+  AtLeast,  // sub-patterns match the first sources
+  Each,     // the one sub-pattern matches every source
+};
+
+struct Literal {
+  enum class Kind : uint8_t { Bool, Int, Float };
+  Kind kind = Kind::Int;
+  int64_t i = 0;
+  double f = 0;
+  constexpr bool operator==(const Literal& o) const { return kind == o.kind && i == o.i && f == o.f; }
+};
+
+using NodeTest = bool (*)(const UOp&);
+
+constexpr OpSet every_op() {
+  OpSet s;
+  for (int i = 0; i < kNumOps; i++) s.insert(static_cast<Op>(i));
+  return s;
+}
+inline constexpr OpSet kEveryOp = every_op();
+inline constexpr uint32_t kEveryDType = (uint32_t{1} << kNumDTypes) - 1;
+
+struct PatNode {
+  OpSet ops = kEveryOp;
+  uint32_t dtypes = kEveryDType;  // bit i: DType i is accepted
+  NodeKind kind = NodeKind::Node;
+  SrcMode mode = SrcMode::Any;
+  uint8_t n_srcs = 0;   // sub-patterns
+  uint8_t size = 1;     // nodes of this sub-tree
+  int8_t var = -1;      // variable that names the node
+  bool either = false;  // sources in both orders
+  Literal literal = {};
+  NodeTest test = nullptr;
+};
+
+// True for a pattern that only constants match. A Choice is looked into when it is expanded.
+constexpr bool const_only(const PatNode& n) {
+  return n.kind == NodeKind::Literal || n.kind == NodeKind::Number ||
+         (n.kind == NodeKind::Node && n.ops == OpSet{Op::Const});
+}
+constexpr bool all_commutative(const PatNode& n) {
+  if (n.kind != NodeKind::Node || n.mode != SrcMode::Exact || n.n_srcs != 2) return false;
+  for (int i = 0; i < kNumOps; i++)
+    if (n.ops.contains(static_cast<Op>(i)) && !has_flag(static_cast<Op>(i), kCommutative)) return false;
+  return true;
+}
+constexpr bool same_pattern(const PatNode* a, const PatNode* b) {
+  if (a->size != b->size) return false;
+  for (int i = 0; i < a->size; i++) {
+    const PatNode &p = a[i], &q = b[i];
+    if (!(p.ops == q.ops) || p.dtypes != q.dtypes || p.kind != q.kind || p.mode != q.mode || p.n_srcs != q.n_srcs ||
+        p.size != q.size || p.var != q.var || p.either != q.either || !(p.literal == q.literal) || p.test != q.test)
+      return false;
+  }
+  return true;
+}
+
+// A pattern of N nodes in preorder.
+template <int N>
+struct Pat {
+  static constexpr int kSize = N;
+  PatNode n[N];
+
+  // Names the node that this pattern matches: `op<Op::Cast>(x).as(y)`.
+  constexpr Pat as(const Pat<1>& variable) const {
+    if (n[0].var >= 0) pattern_error::both_sides_name_this_node();
+    Pat r = *this;
+    r.n[0].var = variable.n[0].var;
+    return r;
+  }
+  constexpr Pat dtype(DType d) const {
+    Pat r = *this;
+    r.n[0].dtypes &= uint32_t{1} << static_cast<int>(d);
+    if (!r.n[0].dtypes) pattern_error::dtype_predicate_accepts_no_dtype();
+    return r;
+  }
+  // `predicate` is evaluated here, for each dtype; matching tests one bit.
+  constexpr Pat dtypes(bool (*predicate)(DType)) const {
+    Pat r = *this;
+    for (int i = 0; i < kNumDTypes; i++)
+      if (!predicate(static_cast<DType>(i))) r.n[0].dtypes &= ~(uint32_t{1} << i);
+    if (!r.n[0].dtypes) pattern_error::dtype_predicate_accepts_no_dtype();
+    return r;
+  }
+  // A further test of the node, run once the shape of the whole pattern fits.
+  constexpr Pat arg_if(NodeTest test) const {
+    Pat r = *this;
+    if (r.n[0].test) pattern_error::rule_has_two_conditions();
+    r.n[0].test = test;
+    return r;
+  }
+};
+
+template <class T>
+inline constexpr bool kIsPat = false;
+template <int N>
+inline constexpr bool kIsPat<Pat<N>> = true;
+
+// What may stand for the sources of an op besides patterns.
+struct AnySrcs {
+  static constexpr int kSize = 0;
+};
+struct NoSrcs {
+  static constexpr int kSize = 0;
+};
+struct EachSrc {
+  static constexpr int kSize = 1;
+  Pat<1> pattern;
+};
+
+template <class T>
+concept Pattern = kIsPat<T>;
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+template <class T>
+concept Operand = Pattern<T> || Number<T>;
+template <class... T>
+concept Operands = (Operand<T> && ...) && (Pattern<T> || ...);
+template <class T>
+concept Source = Operand<T> || std::same_as<T, AnySrcs> || std::same_as<T, NoSrcs> || std::same_as<T, EachSrc>;
+
+template <int N>
+constexpr const Pat<N>& to_source(const Pat<N>& p) {
+  return p;
+}
+constexpr Pat<1> to_source(bool v) {
+  Pat<1> p{};
+  p.n[0].ops = OpSet{Op::Const};
+  p.n[0].kind = NodeKind::Literal;
+  p.n[0].literal = {Literal::Kind::Bool, v, 0};
+  return p;
+}
+constexpr Pat<1> to_source(std::integral auto v) {
+  Pat<1> p = to_source(false);
+  p.n[0].literal = {Literal::Kind::Int, static_cast<int64_t>(v), 0};
+  return p;
+}
+constexpr Pat<1> to_source(std::floating_point auto v) {
+  Pat<1> p = to_source(false);
+  p.n[0].literal = {Literal::Kind::Float, 0, static_cast<double>(v)};
+  return p;
+}
+constexpr AnySrcs to_source(AnySrcs s) { return s; }
+constexpr NoSrcs to_source(NoSrcs s) { return s; }
+constexpr EachSrc to_source(EachSrc s) { return s; }
+
+template <class T>
+using SourceOf = std::remove_cvref_t<decltype(to_source(std::declval<T>()))>;
+
+namespace detail {
+
+template <int N, class S>
+constexpr void append(Pat<N>& to, int& at, const S& s) {
+  PatNode& root = to.n[0];
+  if constexpr (std::same_as<S, AnySrcs>) {
+    root.mode = root.n_srcs ? SrcMode::AtLeast : SrcMode::Any;
+  } else if constexpr (std::same_as<S, NoSrcs>) {
+    root.mode = SrcMode::Exact;
+  } else if constexpr (std::same_as<S, EachSrc>) {
+    root.mode = SrcMode::Each;
+    root.n_srcs = 1;
+    to.n[at++] = s.pattern.n[0];
+  } else {
+    root.mode = SrcMode::Exact;
+    root.n_srcs++;
+    for (const PatNode& n : s.n) to.n[at++] = n;
+  }
+}
+
+template <class... S>
+constexpr auto make_node(OpSet ops, const S&... srcs) {
+  constexpr int kNodes = 1 + (0 + ... + S::kSize);
+  if (kNodes > kMaxPattern) pattern_error::pattern_is_too_long();
+  Pat<kNodes> p{};
+  p.n[0].ops = ops;
+  p.n[0].size = static_cast<uint8_t>(kNodes);
+  [[maybe_unused]] int at = 1;
+  (append(p, at, srcs), ...);
+  for (int i = 0; i < kNumOps; i++) {
+    const int arity = kOpTable[i].arity;
+    if (!ops.contains(static_cast<Op>(i)) || arity < 0) continue;
+    if ((p.n[0].mode == SrcMode::Exact && p.n[0].n_srcs != arity) ||
+        (p.n[0].mode == SrcMode::AtLeast && p.n[0].n_srcs > arity))
+      pattern_error::op_has_another_number_of_sources();
+  }
+  return p;
+}
+
+constexpr Pat<1> variable(int id, NodeKind kind = NodeKind::Node) {
+  Pat<1> p{};
+  p.n[0].var = static_cast<int8_t>(id);
+  p.n[0].kind = kind;
+  if (kind != NodeKind::Node) p.n[0].ops = OpSet{Op::Const};
+  return p;
+}
+constexpr Pat<1> invalid_pattern() {
+  Pat<1> p{};
+  p.n[0].kind = NodeKind::Invalid;
+  p.n[0].ops = OpSet{Op::Const};
+  return p;
+}
+
+}  // namespace detail
+
+// Variables that match any node. The same variable twice means the same node.
+inline constexpr Pat<1> x = detail::variable(0), y = detail::variable(1), z = detail::variable(2), w = detail::variable(3),
+                        u = detail::variable(4), v = detail::variable(5), a = detail::variable(6), b = detail::variable(7),
+                        c = detail::variable(8), d = detail::variable(9), e = detail::variable(10),
+                        s = detail::variable(11), t = detail::variable(12), r = detail::variable(13),
+                        buf = detail::variable(14), idx = detail::variable(15), val = detail::variable(16),
+                        gate = detail::variable(17), alt = detail::variable(18), red = detail::variable(19);
+// Variables that match a Const other than Invalid.
+inline constexpr Pat<1> c0 = detail::variable(24, NodeKind::Number), c1 = detail::variable(25, NodeKind::Number),
+                        c2 = detail::variable(26, NodeKind::Number), c3 = detail::variable(27, NodeKind::Number);
+// The Invalid constant.
+inline constexpr Pat<1> inv = detail::invalid_pattern();
+
+}  // namespace pat
+
+// ---- ops ------------------------------------------------------------------------------------------------------------
+// Stands last among the sources: any number of further sources.
+constexpr pat::AnySrcs any_srcs() { return {}; }
+// A node without sources.
+constexpr pat::NoSrcs no_srcs() { return {}; }
+// Stands alone: every source matches `p`, a pattern of one unnamed node.
+constexpr pat::EachSrc each_src(const pat::Pat<1>& p) {
+  if (p.n[0].var >= 0 || p.n[0].kind == pat::NodeKind::Choice) pattern_error::each_src_takes_one_plain_node();
+  return {p};
+}
+
+// A node of op O. Without sources: whatever its sources are.
+template <Op O, pat::Source... S>
+constexpr auto op(const S&... srcs) {
+  return pat::detail::make_node(OpSet{O}, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
+}
+// A node whose op is in the set.
+template <OpSet Ops, pat::Source... S>
+constexpr auto any_op(const S&... srcs) {
+  return pat::detail::make_node(Ops, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
+}
+
+// The first alternative that matches, each with bindings of its own.
+template <pat::Operand... P>
+constexpr auto one_of(const P&... alternatives) {
+  auto r = pat::detail::make_node(OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
+  r.n[0].kind = pat::NodeKind::Choice;
+  return r;
+}
+
+// Both orders of the sources of every commutative op of `p` that may come in both: an op with a constant on the right
+// has one order only.
+template <int N>
+constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
+  bool found = false;
+  for (int i = 0; i < N; i++) {
+    pat::PatNode& n = p.n[i];
+    if (!pat::all_commutative(n)) continue;
+    const pat::PatNode *left = &p.n[i + 1], *right = left + left->size;
+    found = true;
+    n.either = !(pat::const_only(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
+  }
+  if (!found) pattern_error::either_order_finds_no_commutative_op();
+  return p;
+}
+
+namespace pat {
+
+// ---- operators: the same graphs as the operators of uop.h ------------------------------------------------------------
+#define LATHE_PATTERN_BINARY(spelling, name)                \
+  template <class A, class B>                               \
+    requires Operands<A, B>                                 \
+  constexpr auto operator spelling(const A& l, const B& r) { \
+    return op<Op::name>(l, r);                              \
+  }
+LATHE_PATTERN_BINARY(+, Add)
+LATHE_PATTERN_BINARY(*, Mul)
+LATHE_PATTERN_BINARY(/, FloorDiv)
+LATHE_PATTERN_BINARY(%, FloorMod)
+LATHE_PATTERN_BINARY(&, And)
+LATHE_PATTERN_BINARY(|, Or)
+LATHE_PATTERN_BINARY(^, Xor)
+LATHE_PATTERN_BINARY(<<, Shl)
+LATHE_PATTERN_BINARY(>>, Shr)
+#undef LATHE_PATTERN_BINARY
+
+// Graphs hold no Neg and no Sub: these are the forms that take their place. Late rules write op<Op::Sub>(x, y).
+template <Pattern P>
+constexpr auto operator-(const P& p) {
+  return p * -1;
+}
+template <class A, Pattern B>
+  requires Operand<A>
+constexpr auto operator-(const A& l, const B& r) {
+  return l + r * -1;
+}
+template <Pattern A, Number B>
+constexpr auto operator-(const A& l, B r) {
+  return l + -r;
+}
+
+#define LATHE_PATTERN_UNARY(function, name) \
+  template <Pattern P>                      \
+  constexpr auto function(const P& p) {     \
+    return op<Op::name>(p);                 \
+  }
+LATHE_PATTERN_UNARY(exp2, Exp2)
+LATHE_PATTERN_UNARY(log2, Log2)
+LATHE_PATTERN_UNARY(sin, Sin)
+LATHE_PATTERN_UNARY(sqrt, Sqrt)
+LATHE_PATTERN_UNARY(reciprocal, Reciprocal)
+LATHE_PATTERN_UNARY(trunc, Trunc)
+LATHE_PATTERN_UNARY(cast, Cast)
+LATHE_PATTERN_UNARY(bitcast, Bitcast)
+#undef LATHE_PATTERN_UNARY
+
+#define LATHE_PATTERN_PAIR(function, name)              \
+  template <class A, class B>                           \
+    requires Operands<A, B>                             \
+  constexpr auto function(const A& l, const B& r) {     \
+    return op<Op::name>(l, r);                          \
+  }
+LATHE_PATTERN_PAIR(lt, CmpLt)
+LATHE_PATTERN_PAIR(ne, CmpNe)
+LATHE_PATTERN_PAIR(maximum, Max)
+LATHE_PATTERN_PAIR(pow, Pow)
+#undef LATHE_PATTERN_PAIR
+
+template <Pattern P>
+constexpr auto logical_not(const P& p) {
+  return ne(p, true);
+}
+template <Pattern P>
+constexpr auto operator!(const P& p) {
+  return ne(p, true);
+}
+template <class A, class B>
+  requires Operands<A, B>
+constexpr auto eq(const A& l, const B& r) {
+  return ne(ne(l, r), true);
+}
+template <class A, class B>
+  requires Operands<A, B>
+constexpr auto ge(const A& l, const B& r) {
+  return ne(lt(l, r), true);
+}
+template <class A, class B, class C>
+  requires Operands<A, B, C>
+constexpr auto where(const A& condition, const B& yes, const C& no) {
+  return op<Op::Where>(condition, yes, no);
+}
+template <Pattern P>
+constexpr auto cast(const P& p, DType d) {
+  return op<Op::Cast>(p).dtype(d);
+}
+// The pattern itself or a Cast of it.
+template <Pattern P>
+constexpr auto or_casted(const P& p) {
+  return one_of(p, op<Op::Cast>(p));
+}
+// The pattern itself or an After around it.
+template <Pattern P>
+constexpr auto or_after(const P& p) {
+  return one_of(p, op<Op::After>(p, any_srcs()));
+}
+
+}  // namespace pat
+}  // namespace lathe
