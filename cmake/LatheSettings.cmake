@@ -38,6 +38,7 @@ endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
 
 # Headers of a package that has no CMake package: an interface target `lathe_<name>` for use inside the build only.
 # They are system headers, so their warnings are not ours.

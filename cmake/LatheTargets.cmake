@@ -33,6 +33,15 @@ function(lathe_library name)
   endif()
 endfunction()
 
+# lathe_text(folder name VARIABLE file): src/<folder>/<name>.cpp.in with the text of the file for @VARIABLE@ becomes a source of
+# the folder's library.
+function(lathe_text folder name variable file)
+  file(READ "${PROJECT_SOURCE_DIR}/${file}" ${variable})
+  configure_file("${PROJECT_SOURCE_DIR}/src/${folder}/${name}.cpp.in" "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${file}")
+  target_sources(lathe_${folder} PRIVATE "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp")
+endfunction()
+
 # lathe::lathe is everything; with it go the installation and the package that find_package(lathe) reads.
 function(lathe_umbrella)
   get_property(libraries GLOBAL PROPERTY LATHE_LIBRARIES)

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "schedule/kernel_body.h"
-#include "uop/reduce_rules.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 

@@ -24,9 +24,9 @@ struct ValuesAndIndices;
 class Tensor {
  public:
   Tensor();  // the constant 0.0
-  template <class T>
-    requires std::is_arithmetic_v<T>
-  Tensor(T v) : Tensor(to_scalar(v)) {}  // NOLINT(google-explicit-constructor)
+  template <class E>
+    requires std::is_arithmetic_v<E>
+  Tensor(E v) : Tensor(to_scalar(v)) {}  // NOLINT(google-explicit-constructor)
   explicit Tensor(const Scalar& v);
   Tensor(const Scalar& v, DType dtype);
   explicit Tensor(UOp uop);
@@ -52,11 +52,11 @@ class Tensor {
   const Tensor& realize() const;
   static void realize(std::span<const Tensor> tensors);
   bool is_realized() const;
-  // The elements in row-major order, converted to T (weak values are read at the default dtype). Realises.
-  template <class T>
-  std::vector<T> to_vector() const;
-  template <class T>
-  T item() const;  // ValueError unless there is exactly one element
+  // The elements in row-major order, converted to E (weak values are read at the default dtype). Realises.
+  template <class E>
+  std::vector<E> to_vector() const;
+  template <class E>
+  E item() const;  // ValueError unless there is exactly one element
   std::vector<std::byte> bytes() const;
 
   // This tensor's memory takes the value of x, in place and lazily; views of the memory see it, expressions made before
@@ -84,12 +84,12 @@ class Tensor {
   void set_grad(const std::optional<Tensor>& grad);
 
   // ---- creation (create.cpp, random.cpp) ----
-  template <class T>
-  static Tensor from(const std::vector<T>& data, const TensorOptions& options = {}) {
+  template <class E>
+  static Tensor from(const std::vector<E>& data, const TensorOptions& options = {}) {
     return from(data, {SInt(static_cast<int64_t>(data.size()))}, options);
   }
-  template <class T>
-  static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& options = {});
+  template <class E>
+  static Tensor from(const std::vector<E>& data, const Shape& shape, const TensorOptions& options = {});
   static Tensor from(const NestedData& data, const TensorOptions& options = {});
   static Tensor from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype,
                            const std::string& device = "");
@@ -414,24 +414,24 @@ Tensor Tensor::at(const I&... indices) const {
   return index(std::vector<TensorIndex>{TensorIndex(indices)...});
 }
 
-template <class T>
-Tensor Tensor::from(const std::vector<T>& data, const Shape& shape, const TensorOptions& options) {
-  if constexpr (std::is_same_v<T, bool>) {
+template <class E>
+Tensor Tensor::from(const std::vector<E>& data, const Shape& shape, const TensorOptions& options) {
+  if constexpr (std::is_same_v<E, bool>) {
     std::vector<uint8_t> bytes(data.begin(), data.end());
     return from_bytes(std::as_bytes(std::span(bytes)), shape, DType::Bool, options.device)
         .cast(options.dtype.value_or(DType::Bool));
   } else {
-    constexpr DType kDType = dtype_of<T>();
+    constexpr DType kDType = dtype_of<E>();
     return from_bytes(std::as_bytes(std::span(data)), shape, kDType, options.device)
         .cast(options.dtype.value_or(kDType));
   }
 }
 
-template <class T>
-std::vector<T> Tensor::to_vector() const {
-  std::vector<std::byte> raw = read(dtype_of<T>());
-  std::vector<T> out(raw.size() / sizeof(T));
-  if constexpr (std::is_same_v<T, bool>) {
+template <class E>
+std::vector<E> Tensor::to_vector() const {
+  std::vector<std::byte> raw = read(dtype_of<E>());
+  std::vector<E> out(raw.size() / sizeof(E));
+  if constexpr (std::is_same_v<E, bool>) {
     for (size_t i = 0; i < out.size(); i++) out[i] = raw[i] != std::byte{0};
   } else if (!raw.empty()) {
     std::memcpy(out.data(), raw.data(), raw.size());
@@ -439,9 +439,9 @@ std::vector<T> Tensor::to_vector() const {
   return out;
 }
 
-template <class T>
-T Tensor::item() const {
-  std::vector<T> all = to_vector<T>();
+template <class E>
+E Tensor::item() const {
+  std::vector<E> all = to_vector<E>();
   if (all.size() != 1) value_error("must have one element for item, got shape {}", lathe::to_string(shape()));
   return all[0];
 }

@@ -1,18 +1,18 @@
 // Names of the enums inside payloads, for the text form.
 #pragma once
+#include "uop/arg.h"
+
 #include <array>
 #include <optional>
 #include <string_view>
-
-#include "uop/arg.h"
 
 namespace lathe {
 
 inline constexpr std::array<std::string_view, 4> kAddrSpaceNames = {"Global", "Local", "Reg", "Alu"};
 static_assert(static_cast<size_t>(AddrSpace::Alu) + 1 == kAddrSpaceNames.size());
 
-inline constexpr std::array<std::string_view, 9> kActionKindNames = {"Upcast", "Unroll", "Vector", "Thread", "Local",
-                                                                     "Group",  "Tile",   "PadTo",  "Swap"};
+inline constexpr std::array<std::string_view, 9> kActionKindNames = {
+    "Upcast", "Unroll", "Vector", "Thread", "Local", "Group", "Tile", "PadTo", "Swap"};
 static_assert(static_cast<size_t>(ActionKind::Swap) + 1 == kActionKindNames.size());
 
 constexpr std::string_view addr_space_name(AddrSpace s) { return kAddrSpaceNames[static_cast<size_t>(s)]; }

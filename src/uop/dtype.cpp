@@ -180,8 +180,7 @@ bool casts_losslessly(DType from, DType to) {
   if (from == to || from == DType::Bool) return true;
   if (to == DType::WeakInt) return is_int(from);
   if (from == DType::Void || is_weak(from) || is_weak(to)) return false;
-  // Whether a value of fewer bits survives is decided by the wide types only: nothing but bool widens into
-  // 8-bit floats or bfloat16.
+  // By definition nothing but bool is lossless into fp8 and bfloat16, although small types would fit.
   if (is_int(to)) {
     if (!is_int(from) || bit_width(from) >= bit_width(to)) return false;
     return is_unsigned(from) || !is_unsigned(to);

@@ -47,6 +47,11 @@ bool is_negative(const UOp& u) {
   return u.is_const() && (u.value().is_int() || u.value().is_float()) && u.value().to_string()[0] == '-';
 }
 
+// What prints as one word.
+bool is_leaf(Op op) {
+  return op == Op::Const || op == Op::Param || op == Op::Buffer || op == Op::Range || op == Op::Special;
+}
+
 std::string signed_id(int64_t id) { return id < 0 ? fmt::format("m{}", -id) : fmt::format("{}", id); }
 
 // Writes from left to right with a list of what is still to write, so that a shared graph, whose text may be
@@ -62,7 +67,7 @@ class Writer {
       todo_.pop_back();
       if (!task.node)
         out_ += task.text;
-      else if (task.depth > limits_.depth)
+      else if (task.depth > limits_.depth && !is_leaf(task.node->op))
         out_ += "...";
       else
         write(UOp(task.node), task);
@@ -105,7 +110,8 @@ class Writer {
       write_method(u);
     else
       write_other(u);
-    todo_.insert(todo_.end(), std::make_move_iterator(parts_.rbegin()), std::make_move_iterator(parts_.rend()));
+    todo_.insert(todo_.end(), std::make_move_iterator(parts_.rbegin()),
+                 std::make_move_iterator(parts_.rend()));
   }
 
   void write_infix(const UOp& u, int p, bool bare) {
@@ -171,7 +177,8 @@ class Writer {
     node(u.src(0), false);
     text("." + lower_name(u.op()) + "(");
     if (const auto* axes = std::get_if<AxesArg>(&u.arg())) {
-      for (size_t i = 0; i < axes->span().size(); i++) text(fmt::format("{}{}", i ? ", " : "", axes->span()[i]));
+      for (size_t i = 0; i < axes->span().size(); i++)
+        text(fmt::format("{}{}", i ? ", " : "", axes->span()[i]));
     } else if (const auto* r = std::get_if<ReduceArg>(&u.arg())) {
       text(std::string(op_name(r->op)));
       if (r->n_axes) text(fmt::format(", {}", r->n_axes));
@@ -205,7 +212,8 @@ class Writer {
       case Op::Range: return text("r" + signed_id(u.range().id));
       case Op::Special: return text(*u.arg_as<TextArg>().text);
       case Op::Cast:
-        if (u.src(0).is_const() && u.src(0).dtype() == weak_dtype(u.src(0).value())) return node(u.src(0), true);
+        if (u.src(0).is_const() && u.src(0).dtype() == weak_dtype(u.src(0).value()))
+          return node(u.src(0), true);
         text(fmt::format("({})(", dtype_name(u.dtype())));
         node(u.src(0), true);
         return text(")");

@@ -2,18 +2,19 @@
 //
 //   max(a*4+b//2, 3)%8 < 5 & !(a!=b) ? a-1 : int(x)
 //
-// Operators as in C, `//` and `%` the floor pair, `cdiv` and `cmod` the truncating pair (infix or as calls), `!x` is x != true,
-// `x-5` is x + -5. Functions: max min pow cdiv cmod threefry rcp exp2 log2 sin sqrt trunc where(c,t,f) lanes(a,b,…)
-// bitcast(x,dtype), and every dtype name as a cast (also weak i8…u64 f16 bf16 f32 f64). T F Inv are true, false, Invalid.
+// Operators as in C, `//` and `%` the floor pair, `cdiv` and `cmod` the truncating pair (infix or as calls),
+// `!x` is x != true, `x-5` is x + -5. Functions: max min pow cdiv cmod threefry rcp exp2 log2 sin sqrt trunc
+// where(c,t,f) lanes(a,b,…) bitcast(x,dtype), and every dtype name as a cast (also weak i8…u64 f16 bf16 f32
+// f64). T F Inv are true, false, Invalid.
 #pragma once
+#include "base/result.h"
+#include "uop/uop.h"
+
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "base/result.h"
-#include "uop/uop.h"
 
 namespace lathe {
 
@@ -26,8 +27,8 @@ std::string expression(const UOp& u, const ExpressionLimits& limits);
 
 using Names = std::vector<std::pair<std::string, UOp>>;
 
-// Errors, not exceptions, also for what no graph can hold (shapes that do not broadcast, integer ops on floats). Nesting
-// deeper than 200 is an error.
+// Errors, not exceptions, also for what no graph can hold (shapes that do not broadcast, integer ops on
+// floats). Nesting deeper than 200 is an error.
 Result<UOp> parse_expression(std::string_view text, const Names& names);
 
 // The dtype names of the notation: those of parse_dtype and the short ones above.

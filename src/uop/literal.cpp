@@ -81,7 +81,8 @@ Result<Literal> scan_literal(std::string_view text) {
     const std::string_view word = leading_word(text.substr(first));
     const Named* named = find_named(word);
     if (!named || (negative && !named->value.is_float()))
-      return ParseError{fmt::format("'{}' is not a literal", excerpt(text.substr(0, first + word.size()))), 0, ""};
+      return ParseError{fmt::format("'{}' is not a literal", excerpt(text.substr(0, first + word.size()))), 0,
+                        ""};
     if (!negative || std::isnan(named->value.as_double())) return Literal{named->value, first + word.size()};
     return Literal{Scalar(-named->value.as_double()), first + word.size()};
   }
@@ -101,7 +102,8 @@ Result<Literal> scan_literal(std::string_view text) {
     const size_t exponent_end = skip_digits(text, exponent);
     if (exponent_end > exponent) end = exponent_end;
   }
-  if (end - first > kMaxDigits) return ParseError{fmt::format("a number of more than {} digits", kMaxDigits), 0, ""};
+  if (end - first > kMaxDigits)
+    return ParseError{fmt::format("a number of more than {} digits", kMaxDigits), 0, ""};
   if (end == whole_end) return scan_integer(text.substr(first, end - first), 10, negative, end);
   return scan_float(text.substr(0, end));
 }

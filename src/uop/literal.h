@@ -1,9 +1,9 @@
 // Literals of the text forms: `3`, `-0x1f`, `1.5`, `1e-07`, `inf`, `nan`, `true`, `Invalid`.
 #pragma once
-#include <string_view>
-
 #include "base/result.h"
 #include "uop/scalar.h"
+
+#include <string_view>
 
 namespace lathe {
 
@@ -19,7 +19,8 @@ constexpr bool is_word(char c) { return is_word_start(c) || is_digit(c); }
 // The longest run of word characters at the front.
 std::string_view leading_word(std::string_view text);
 
-// A number, with its sign, or one of the named values, at the front of `text`. Offsets of errors count from there.
+// A number, with its sign, or one of the named values, at the front of `text`. Offsets of errors count from
+// there.
 Result<Literal> scan_literal(std::string_view text);
 
 // Text of untrusted origin, cut to a length that fits a message, control characters replaced.

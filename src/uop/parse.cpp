@@ -1,9 +1,9 @@
 #include "uop/parse.h"
 
-#include <unordered_map>
-
 #include "uop/literal.h"
 #include "uop/parse_arg.h"
+
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -45,7 +45,8 @@ class GraphParser {
 
   Result<uint32_t> number() {
     const size_t start = at_;
-    if (peek() != '%') return fail(at_, fmt::format("expected %number, got '{}'", excerpt(text_.substr(at_))));
+    if (peek() != '%')
+      return fail(at_, fmt::format("expected %number, got '{}'", excerpt(text_.substr(at_))));
     uint64_t n = 0;
     for (at_++; is_digit(peek()); at_++) {
       n = n * 10 + static_cast<uint64_t>(text_[at_] - '0');
@@ -72,7 +73,9 @@ class GraphParser {
       made = node;
     }
     skip_blanks();
-    if (peek() != '\n') return fail(at_, fmt::format("unexpected '{}'", excerpt(text_.substr(at_, text_.find('\n', at_) - at_))));
+    if (peek() != '\n')
+      return fail(at_,
+                  fmt::format("unexpected '{}'", excerpt(text_.substr(at_, text_.find('\n', at_) - at_))));
     if (!nodes_.emplace(id, made).second) return fail(start, fmt::format("%{} is defined twice", id));
     lines_.push_back(std::move(made));
     return {};
@@ -111,17 +114,19 @@ class GraphParser {
   Result<UOp> make(size_t offset, Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
     const auto least = static_cast<size_t>(min_sources(op));
     if (srcs.size() < least || (info(op).arity >= 0 && srcs.size() != least))
-      return fail(offset, fmt::format("{} takes {}{} sources, got {}", op_name(op), info(op).arity < 0 ? "at least " : "",
-                                      least, srcs.size()));
+      return fail(offset, fmt::format("{} takes {}{} sources, got {}", op_name(op),
+                                      info(op).arity < 0 ? "at least " : "", least, srcs.size()));
     const ArgRule rule = arg_rule(op);
     if (rule.required && rule.kind != ArgKind::None && kind_of(arg) != rule.kind)
       return fail(offset, fmt::format("{} needs its arguments in braces", op_name(op)));
     if ((op == Op::Cast || op == Op::Bitcast || op == Op::Const) && dtype == DType::Void)
       return fail(offset, fmt::format("{} needs a dtype", op_name(op)));
-    if (op == Op::Buffer || op == Op::Param || op == Op::Reshape || op == Op::Expand || op == Op::Pad || op == Op::Shrink)
+    if (op == Op::Buffer || op == Op::Param || op == Op::Reshape || op == Op::Expand || op == Op::Pad ||
+        op == Op::Shrink)
       for (size_t i = op == Op::Buffer || op == Op::Param ? 0 : 1; i < srcs.size(); i++)
         if (srcs[i].op() != Op::Stack || srcs[i].n_srcs() > kMaxRank)
-          return fail(offset, fmt::format("a shape of {} is not a Stack of at most {} sizes", op_name(op), kMaxRank));
+          return fail(offset,
+                      fmt::format("a shape of {} is not a Stack of at most {} sizes", op_name(op), kMaxRank));
     if (op == Op::Permute) LATHE_TRY_DO(check_permutation(offset, std::get<AxesArg>(arg)));
     try {
       UOp made = UOp::make(op, dtype, srcs, std::move(arg));
@@ -136,7 +141,8 @@ class GraphParser {
   Result<void> check_permutation(size_t offset, const AxesArg& axes) const {
     uint32_t seen = 0;
     for (const int8_t axis : axes.span()) {
-      if (axis < 0 || axis >= axes.n || (seen >> axis & 1)) return fail(offset, "the axes of a Permute are no permutation");
+      if (axis < 0 || axis >= axes.n || (seen >> axis & 1))
+        return fail(offset, "the axes of a Permute are no permutation");
       seen |= 1u << axis;
     }
     return {};
@@ -170,7 +176,8 @@ class GraphParser {
         value = made;
       }
       if (open.empty()) return value;
-      if (open.back().size() == kMaxSources) return fail(start, fmt::format("more than {} sources", kMaxSources));
+      if (open.back().size() == kMaxSources)
+        return fail(start, fmt::format("more than {} sources", kMaxSources));
       open.back().push_back(std::move(value));
     }
   }
@@ -178,13 +185,16 @@ class GraphParser {
   Result<UOp> literal() {
     const size_t start = at_;
     auto scanned = scan_literal(text_.substr(at_));
-    if (!scanned.ok()) return fail(start, fmt::format("expected an operand, got '{}': {}", excerpt(text_.substr(at_)), scanned.error().text));
+    if (!scanned.ok())
+      return fail(start, fmt::format("expected an operand, got '{}': {}", excerpt(text_.substr(at_)),
+                                     scanned.error().text));
     const Scalar v = scanned.value().value;
     at_ += scanned.value().size;
     if (peek() != ':') return constant(v);
     const std::string_view word = leading_word(text_.substr(at_ + 1, 64));
     const auto d = parse_dtype(word);
-    if (!d || *d == DType::Void) return fail(at_ + 1, fmt::format("'{}' is no dtype of a value", excerpt(word)));
+    if (!d || *d == DType::Void)
+      return fail(at_ + 1, fmt::format("'{}' is no dtype of a value", excerpt(word)));
     if (v.is_invalid()) return fail(at_, "Invalid has no dtype");
     at_ += 1 + word.size();
     return constant(*d, v);

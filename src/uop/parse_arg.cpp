@@ -15,9 +15,10 @@ struct KindRow {
   std::string_view first;
   ArgKind kind;
 };
-constexpr KindRow kKinds[] = {{"value", ArgKind::Scalar}, {"id", ArgKind::Range},      {"op", ArgKind::Reduce},
-                              {"axes", ArgKind::Axes},    {"slot", ArgKind::Param},    {"kernel", ArgKind::Kernel},
-                              {"text", ArgKind::Text},    {"device", ArgKind::Device}, {"space", ArgKind::Stage}};
+constexpr KindRow kKinds[] = {
+    {"value", ArgKind::Scalar}, {"id", ArgKind::Range},      {"op", ArgKind::Reduce},
+    {"axes", ArgKind::Axes},    {"slot", ArgKind::Param},    {"kernel", ArgKind::Kernel},
+    {"text", ArgKind::Text},    {"device", ArgKind::Device}, {"space", ArgKind::Stage}};
 
 int hex_value(char c) {
   if (is_digit(c)) return c - '0';
@@ -130,7 +131,8 @@ class ArgParser {
       case ArgKind::Param:
         if (param_.multiple_of < 1) return fail(0, "multiple_of is at least 1");
         if (param_.dtype == DType::Void) return fail(0, "a dtype is missing before the arguments");
-        if (op_ == Op::Buffer && param_.space == AddrSpace::Global) param_.store = std::make_shared<StorageSlot>();
+        if (op_ == Op::Buffer && param_.space == AddrSpace::Global)
+          param_.store = std::make_shared<StorageSlot>();
         return Arg(ParamPtr(std::make_shared<ParamArg>(std::move(param_))));
       case ArgKind::Kernel: return Arg(KernelPtr(std::make_shared<KernelArg>(std::move(kernel_))));
       case ArgKind::Text: return Arg(TextArg(std::move(string_)));
@@ -212,7 +214,8 @@ class ArgParser {
     std::string out;
     for (at_++; peek() != '"'; at_++) {
       if (peek() == '\n') return fail(start, "a string without end");
-      if (out.size() == kMaxString) return fail(start, fmt::format("a string of more than {} bytes", kMaxString));
+      if (out.size() == kMaxString)
+        return fail(start, fmt::format("a string of more than {} bytes", kMaxString));
       if (peek() != '\\') {
         out += peek();
         continue;

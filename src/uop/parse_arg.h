@@ -1,10 +1,10 @@
 // The `{name=value …}` part of a line of the text form.
 #pragma once
-#include <string_view>
-#include <unordered_map>
-
 #include "base/result.h"
 #include "uop/arg_kind.h"
+
+#include <string_view>
+#include <unordered_map>
 
 namespace lathe {
 

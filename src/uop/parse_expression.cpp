@@ -1,7 +1,7 @@
-#include <algorithm>
-
 #include "uop/expression.h"
 #include "uop/literal.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -18,11 +18,11 @@ struct Infix {
 };
 // Longer texts before their prefixes.
 constexpr Infix kInfix[] = {
-    {"<<", 8, Op::Shl},   {">>", 8, Op::Shr},        {"<=", 7, Op::Noop},     {">=", 7, Op::Noop},
-    {"==", 6, Op::Noop},  {"!=", 6, Op::CmpNe},      {"//", 10, Op::FloorDiv}, {"cdiv", 10, Op::CDiv},
-    {"cmod", 10, Op::CMod}, {"*", 10, Op::Mul},      {"%", 10, Op::FloorMod}, {"/", 10, Op::Noop},
-    {"+", 9, Op::Add},    {"-", 9, Op::Noop},        {"<", 7, Op::CmpLt},     {">", 7, Op::Noop},
-    {"&", 5, Op::And},    {"^", 4, Op::Xor},         {"|", 3, Op::Or},
+    {"<<", 8, Op::Shl},     {">>", 8, Op::Shr},   {"<=", 7, Op::Noop},      {">=", 7, Op::Noop},
+    {"==", 6, Op::Noop},    {"!=", 6, Op::CmpNe}, {"//", 10, Op::FloorDiv}, {"cdiv", 10, Op::CDiv},
+    {"cmod", 10, Op::CMod}, {"*", 10, Op::Mul},   {"%", 10, Op::FloorMod},  {"/", 10, Op::Noop},
+    {"+", 9, Op::Add},      {"-", 9, Op::Noop},   {"<", 7, Op::CmpLt},      {">", 7, Op::Noop},
+    {"&", 5, Op::And},      {"^", 4, Op::Xor},    {"|", 3, Op::Or},
 };
 
 struct Function {
@@ -30,9 +30,10 @@ struct Function {
   Op op;
 };
 constexpr Function kFunctions[] = {
-    {"max", Op::Max},   {"pow", Op::Pow}, {"cdiv", Op::CDiv}, {"cmod", Op::CMod},         {"threefry", Op::Threefry},
-    {"exp2", Op::Exp2}, {"log2", Op::Log2}, {"sin", Op::Sin}, {"sqrt", Op::Sqrt},         {"trunc", Op::Trunc},
-    {"where", Op::Where}, {"rcp", Op::Reciprocal}, {"mulacc", Op::MulAcc},
+    {"max", Op::Max},           {"pow", Op::Pow},     {"cdiv", Op::CDiv},   {"cmod", Op::CMod},
+    {"threefry", Op::Threefry}, {"exp2", Op::Exp2},   {"log2", Op::Log2},   {"sin", Op::Sin},
+    {"sqrt", Op::Sqrt},         {"trunc", Op::Trunc}, {"where", Op::Where}, {"rcp", Op::Reciprocal},
+    {"mulacc", Op::MulAcc},
 };
 
 struct ShortType {
@@ -40,8 +41,8 @@ struct ShortType {
   DType dtype;
 };
 constexpr ShortType kShortTypes[] = {
-    {"weak", DType::WeakInt}, {"i8", DType::Int8},   {"u8", DType::UInt8},    {"i16", DType::Int16},
-    {"u16", DType::UInt16},   {"i32", DType::Int32}, {"u32", DType::UInt32},  {"i64", DType::Int64},
+    {"weak", DType::WeakInt}, {"i8", DType::Int8},     {"u8", DType::UInt8},      {"i16", DType::Int16},
+    {"u16", DType::UInt16},   {"i32", DType::Int32},   {"u32", DType::UInt32},    {"i64", DType::Int64},
     {"u64", DType::UInt64},   {"f16", DType::Float16}, {"bf16", DType::BFloat16}, {"f32", DType::Float32},
     {"f64", DType::Float64},
 };
@@ -118,7 +119,8 @@ class ExpressionParser {
     }
   }
   Result<UOp> make(size_t offset, Op op, std::span<const UOp> srcs) {
-    if (std::string problem = type_problem(op, srcs); !problem.empty()) return fail(offset, std::move(problem));
+    if (std::string problem = type_problem(op, srcs); !problem.empty())
+      return fail(offset, std::move(problem));
     return build(offset, [&] { return UOp::make(op, DType::Void, srcs); });
   }
   Result<UOp> make(size_t offset, Op op, std::initializer_list<UOp> srcs) {
@@ -185,7 +187,8 @@ class ExpressionParser {
     }
     // Negations of a comparison.
     const bool less = row.text == ">=";
-    LATHE_TRY(test, make(start, row.text == "==" ? Op::CmpNe : Op::CmpLt, {less || row.text == "==" ? a : b, less || row.text == "==" ? b : a}));
+    LATHE_TRY(test, make(start, row.text == "==" ? Op::CmpNe : Op::CmpLt,
+                         {less || row.text == "==" ? a : b, less || row.text == "==" ? b : a}));
     return build(start, [&] { return logical_not(test); });
   }
 
@@ -238,7 +241,8 @@ class ExpressionParser {
       if (srcs.size() > kMaxArgs) return fail(at_, "too many coordinates");
       LATHE_TRY(i, conditional());
       LATHE_TRY_DO(expect(']'));
-      if (!is_int(i.dtype()) && !i.is_invalid()) return fail(start, fmt::format("a coordinate of dtype {}", dtype_name(i.dtype())));
+      if (!is_int(i.dtype()) && !i.is_invalid())
+        return fail(start, fmt::format("a coordinate of dtype {}", dtype_name(i.dtype())));
       srcs.push_back(i);
     }
     if (srcs.size() == 1) return std::move(x);
@@ -287,7 +291,8 @@ class ExpressionParser {
       at_ = after + 1;
       return call(start, word);
     }
-    if (word == "inf" || word == "nan" || word == "true" || word == "false" || word == "Invalid") return number();
+    if (word == "inf" || word == "nan" || word == "true" || word == "false" || word == "Invalid")
+      return number();
     return fail(start, fmt::format("unknown name '{}'", excerpt(word)));
   }
 
@@ -295,10 +300,12 @@ class ExpressionParser {
     auto scanned = scan_literal(text_.substr(at_));
     if (!scanned.ok()) {
       if (at_ == text_.size()) return fail(at_, "expected an operand at the end");
-      return fail(at_, fmt::format("expected an operand, got '{}': {}", excerpt(text_.substr(at_)), scanned.error().text));
+      return fail(at_, fmt::format("expected an operand, got '{}': {}", excerpt(text_.substr(at_)),
+                                   scanned.error().text));
     }
     const Scalar v = scanned.value().value;
-    if (v.is_int() && (v.as_int() > kLargest || v.as_int() < -kLargest)) return fail(at_, "an integer of more than 126 bits");
+    if (v.is_int() && (v.as_int() > kLargest || v.as_int() < -kLargest))
+      return fail(at_, "an integer of more than 126 bits");
     at_ += scanned.value().size;
     return constant(v);
   }
@@ -318,7 +325,8 @@ class ExpressionParser {
 
   Result<UOp> make_stack(size_t start, std::span<const UOp> lanes) {
     for (const UOp& lane : lanes)
-      if (!lane.has_shape() || lane.node()->shape != lanes[0].node()->shape) return fail(start, "lanes of different shapes");
+      if (!lane.has_shape() || lane.node()->shape != lanes[0].node()->shape)
+        return fail(start, "lanes of different shapes");
     return build(start, [&] { return stack(lanes); });
   }
 
@@ -343,7 +351,8 @@ class ExpressionParser {
       return convert(start, args[0], *type);
     }
     if (name == "min" && args.size() == 2) {
-      if (std::string problem = type_problem(Op::Max, args); !problem.empty()) return fail(start, std::move(problem));
+      if (std::string problem = type_problem(Op::Max, args); !problem.empty())
+        return fail(start, std::move(problem));
       return build(start, [&] { return minimum(args[0], args[1]); });
     }
     for (const Function& f : kFunctions) {
@@ -370,6 +379,8 @@ std::optional<DType> parse_short_dtype(std::string_view word) {
   return d == DType::Void ? std::nullopt : d;
 }
 
-Result<UOp> parse_expression(std::string_view text, const Names& names) { return ExpressionParser(text, names).run(); }
+Result<UOp> parse_expression(std::string_view text, const Names& names) {
+  return ExpressionParser(text, names).run();
+}
 
 }  // namespace lathe

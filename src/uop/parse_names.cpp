@@ -1,7 +1,7 @@
-#include <limits>
-
 #include "uop/expression.h"
 #include "uop/literal.h"
+
+#include <limits>
 
 namespace lathe {
 namespace {
@@ -47,7 +47,8 @@ class NamesParser {
     if (!scanned.ok()) return fail(start, std::move(scanned.error().text));
     const Scalar v = scanned.value().value;
     at_ += scanned.value().size;
-    if (!v.is_int() || v.as_int() < INT64_MIN || v.as_int() > INT64_MAX) return fail(start, "expected a 64-bit integer");
+    if (!v.is_int() || v.as_int() < INT64_MIN || v.as_int() > INT64_MAX)
+      return fail(start, "expected a 64-bit integer");
     return static_cast<int64_t>(v.as_int());
   }
 
@@ -102,7 +103,8 @@ class NamesParser {
     }
     const std::string_view rest = text_.substr(at_);
     const bool is_range = rest.starts_with("=range("), is_param = rest.starts_with("=param(");
-    if (!is_range && !is_param) return fail(start, fmt::format("'{}' needs [low,high], :dtype, =range(end) or =param(size)", name));
+    if (!is_range && !is_param)
+      return fail(start, fmt::format("'{}' needs [low,high], :dtype, =range(end) or =param(size)", name));
     at_ += 7;
     if (is_param) {
       LATHE_TRY(size, integer());

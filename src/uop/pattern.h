@@ -188,13 +188,13 @@ constexpr uint32_t pattern_form_limit(const pat::PatNode* nodes, int n) {
   return limit;
 }
 
-// False when no canonical graph has this form: a commutative op with its only constant on the left.
+// False when no canonical graph has this form: a commutative op with a constant on the left and something else on the right.
 constexpr bool form_is_canonical(const pat::PatNode* nodes, const PatternForm& form) {
   for (int i = 0; i < form.n; i++) {
     if (!pat::all_commutative(nodes[form.steps[i].node])) continue;
     bool constant[2] = {false, false};
     for (int j = i + 1; j < form.n; j++)
-      if (form.steps[j].parent == i && form.steps[j].src < 2) constant[form.steps[j].src] = pat::const_only(nodes[form.steps[j].node]);
+      if (form.steps[j].parent == i && form.steps[j].src < 2) constant[form.steps[j].src] = pat::is_constant(nodes[form.steps[j].node]);
     if (constant[0] && !constant[1]) return false;
   }
   return true;
@@ -220,7 +220,7 @@ constexpr uint32_t check_left(const pat::PatNode* nodes, int n) {
   for (uint32_t code = 0; code < limit; code++) {
     const PatternForm form = pattern_form(nodes, code);
     if (form.code || !form_is_canonical(nodes, form)) continue;
-    if (nodes[form.steps[0].node].ops == pat::kEveryOp) pattern_error::left_side_is_just_a_variable();
+    if (nodes[form.steps[0].node].bare) pattern_error::left_side_is_just_a_variable();
     bound &= form.bound;
     if (++forms > pat::kMaxAlternatives) pattern_error::pattern_has_too_many_alternatives();
   }
@@ -235,7 +235,7 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
     if (node.test || node.either || node.kind == pat::NodeKind::Choice) pattern_error::right_side_cannot_test_a_node();
     if (node.var >= 0) {
       if (!(bound >> node.var & 1)) pattern_error::right_side_uses_an_unbound_variable();
-      if (node.size != 1 || node.dtypes != pat::kEveryDType) pattern_error::right_side_cannot_test_a_node();
+      if (node.size != 1 || node.dtypes != pat::kEveryDType || (node.kind == pat::NodeKind::Node && !node.bare)) pattern_error::right_side_cannot_test_a_node();
       continue;
     }
     if (node.kind != pat::NodeKind::Node) continue;
@@ -248,6 +248,11 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
       if (node.ops.contains(static_cast<Op>(k))) stated_by_op = kOpTable[k].dtype_rule == DTypeRule::Arg;
     if (dtypes != 1 && (stated_by_op || node.dtypes != pat::kEveryDType)) pattern_error::right_side_needs_a_dtype();
   }
+}
+
+template <int N, size_t... I>
+constexpr std::array<pat::PatNode, N> to_array(const pat::Pat<N>& p, std::index_sequence<I...>) {
+  return {p.n[I]...};
 }
 
 // RuleNumber is the position in the set, for the compiler's message.
@@ -305,9 +310,8 @@ consteval auto rule(const pat::Pat<L>& left, const Right& right,
   const Side side = pat::to_source(right);
   detail::check_right(side.n, Side::kSize, detail::check_left(left.n, L));
   if (L == Side::kSize && pat::same_pattern(left.n, side.n)) pattern_error::right_side_equals_left_side();
-  Rule<UOp, L, Side::kSize> r{left, {}, nullptr, {at.file_name(), "", at.line(), at.column()}};
-  for (int i = 0; i < Side::kSize; i++) r.right[i] = side.n[i];
-  return r;
+  return Rule<UOp, L, Side::kSize>{left, detail::to_array(side, std::make_index_sequence<Side::kSize>{}), nullptr,
+                                   {at.file_name(), "", at.line(), at.column()}};
 }
 template <int L, class R>
 consteval auto rule(const pat::Pat<L>& left, RuleFn<R> right, std::source_location at = std::source_location::current()) {
@@ -332,10 +336,10 @@ constexpr auto collect(std::index_sequence<I...>, const Rules&... list) {
     entry.function = rule.function;
     entry.info.left = static_cast<uint16_t>(at);
     entry.info.n_left = rule.left.kSize;
-    for (const pat::PatNode& n : rule.left.n) set.nodes[at++] = n;
+    for (size_t i = 0; i < entry.info.n_left; i++) set.nodes[at++] = rule.left.n[i];
     entry.info.right = static_cast<uint16_t>(at);
     entry.info.n_right = static_cast<uint16_t>(rule.right.size());
-    for (const pat::PatNode& n : rule.right) set.nodes[at++] = n;
+    for (size_t i = 0; i < entry.info.n_right; i++) set.nodes[at++] = rule.right[i];
   };
   (add(std::integral_constant<size_t, I>{}, list), ...);
   return set;

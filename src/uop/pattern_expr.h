@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/error.h"
 #include "uop/dtype.h"
 #include "uop/op.h"
 
@@ -13,26 +14,29 @@ namespace lathe {
 
 class UOp;
 
-// Never defined: reaching one while a pattern is built at compile time is the error, and its name is the message.
+// Not constexpr: reaching one while a pattern is built at compile time is the error, and its name is the message.
 namespace pattern_error {
-void both_sides_name_this_node();
-void commutative_op_needs_its_constant_on_the_right();
-void dtype_predicate_accepts_no_dtype();
-void each_src_takes_one_plain_node();
-void either_order_finds_no_commutative_op();
-void left_side_is_just_a_variable();
-void late_op_needs_late_rules();
-void op_has_another_number_of_sources();
-void pattern_has_too_many_alternatives();
-void pattern_is_too_long();
-void right_side_equals_left_side();
-void right_side_needs_a_single_op();
-void right_side_needs_a_dtype();
-void right_side_needs_exact_sources();
-void right_side_cannot_test_a_node();
-void right_side_uses_an_unbound_variable();
-void rule_has_two_conditions();
-void rule_sets_have_different_result_types();
+#define LATHE_PATTERN_ERROR(name) \
+  [[noreturn]] inline void name() { ::lathe::detail::check_failed(__FILE__, __LINE__, #name); }
+LATHE_PATTERN_ERROR(both_sides_name_this_node)
+LATHE_PATTERN_ERROR(commutative_op_needs_its_constant_on_the_right)
+LATHE_PATTERN_ERROR(dtype_predicate_accepts_no_dtype)
+LATHE_PATTERN_ERROR(each_src_takes_one_plain_node)
+LATHE_PATTERN_ERROR(either_order_finds_no_commutative_op)
+LATHE_PATTERN_ERROR(left_side_is_just_a_variable)
+LATHE_PATTERN_ERROR(late_op_needs_late_rules)
+LATHE_PATTERN_ERROR(op_has_another_number_of_sources)
+LATHE_PATTERN_ERROR(pattern_has_too_many_alternatives)
+LATHE_PATTERN_ERROR(pattern_is_too_long)
+LATHE_PATTERN_ERROR(right_side_equals_left_side)
+LATHE_PATTERN_ERROR(right_side_needs_a_single_op)
+LATHE_PATTERN_ERROR(right_side_needs_a_dtype)
+LATHE_PATTERN_ERROR(right_side_needs_exact_sources)
+LATHE_PATTERN_ERROR(right_side_cannot_test_a_node)
+LATHE_PATTERN_ERROR(right_side_uses_an_unbound_variable)
+LATHE_PATTERN_ERROR(rule_has_two_conditions)
+LATHE_PATTERN_ERROR(rule_sets_have_different_result_types)
+#undef LATHE_PATTERN_ERROR
 }  // namespace pattern_error
 
 namespace pat {
@@ -72,6 +76,12 @@ constexpr OpSet every_op() {
   return s;
 }
 inline constexpr OpSet kEveryOp = every_op();
+// Not through OpSet's list constructor, whose loop g++ 12 rejects in an immediate function.
+constexpr OpSet just(Op op) {
+  OpSet s;
+  s.insert(op);
+  return s;
+}
 inline constexpr uint32_t kEveryDType = (uint32_t{1} << kNumDTypes) - 1;
 
 struct PatNode {
@@ -82,16 +92,14 @@ struct PatNode {
   uint8_t n_srcs = 0;   // sub-patterns
   uint8_t size = 1;     // nodes of this sub-tree
   int8_t var = -1;      // variable that names the node
+  bool bare = false;    // a variable on its own: no op was named
   bool either = false;  // sources in both orders
   Literal literal = {};
   NodeTest test = nullptr;
 };
 
-// True for a pattern that only constants match. A Choice is looked into when it is expanded.
-constexpr bool const_only(const PatNode& n) {
-  return n.kind == NodeKind::Literal || n.kind == NodeKind::Number ||
-         (n.kind == NodeKind::Node && n.ops == OpSet{Op::Const});
-}
+// True for literals and constant variables. Rules that make graphs canonical name a constant on the left by op<Op::Const>().
+constexpr bool is_constant(const PatNode& n) { return n.kind == NodeKind::Literal || n.kind == NodeKind::Number; }
 constexpr bool all_commutative(const PatNode& n) {
   if (n.kind != NodeKind::Node || n.mode != SrcMode::Exact || n.n_srcs != 2) return false;
   for (int i = 0; i < kNumOps; i++)
@@ -179,7 +187,7 @@ constexpr const Pat<N>& to_source(const Pat<N>& p) {
 }
 constexpr Pat<1> to_source(bool v) {
   Pat<1> p{};
-  p.n[0].ops = OpSet{Op::Const};
+  p.n[0].ops = just(Op::Const);
   p.n[0].kind = NodeKind::Literal;
   p.n[0].literal = {Literal::Kind::Bool, v, 0};
   return p;
@@ -201,7 +209,7 @@ constexpr EachSrc to_source(EachSrc s) { return s; }
 template <class T>
 using SourceOf = std::remove_cvref_t<decltype(to_source(std::declval<T>()))>;
 
-namespace detail {
+namespace pattern_detail {
 
 template <int N, class S>
 constexpr void append(Pat<N>& to, int& at, const S& s) {
@@ -217,7 +225,7 @@ constexpr void append(Pat<N>& to, int& at, const S& s) {
   } else {
     root.mode = SrcMode::Exact;
     root.n_srcs++;
-    for (const PatNode& n : s.n) to.n[at++] = n;
+    for (int i = 0; i < S::kSize; i++) to.n[at++] = s.n[i];
   }
 }
 
@@ -244,30 +252,47 @@ constexpr Pat<1> variable(int id, NodeKind kind = NodeKind::Node) {
   Pat<1> p{};
   p.n[0].var = static_cast<int8_t>(id);
   p.n[0].kind = kind;
-  if (kind != NodeKind::Node) p.n[0].ops = OpSet{Op::Const};
+  p.n[0].bare = kind == NodeKind::Node;
+  if (kind != NodeKind::Node) p.n[0].ops = just(Op::Const);
   return p;
 }
 constexpr Pat<1> invalid_pattern() {
   Pat<1> p{};
   p.n[0].kind = NodeKind::Invalid;
-  p.n[0].ops = OpSet{Op::Const};
+  p.n[0].ops = just(Op::Const);
   return p;
 }
 
-}  // namespace detail
+}  // namespace pattern_detail
 
 // Variables that match any node. The same variable twice means the same node.
-inline constexpr Pat<1> x = detail::variable(0), y = detail::variable(1), z = detail::variable(2), w = detail::variable(3),
-                        u = detail::variable(4), v = detail::variable(5), a = detail::variable(6), b = detail::variable(7),
-                        c = detail::variable(8), d = detail::variable(9), e = detail::variable(10),
-                        s = detail::variable(11), t = detail::variable(12), r = detail::variable(13),
-                        buf = detail::variable(14), idx = detail::variable(15), val = detail::variable(16),
-                        gate = detail::variable(17), alt = detail::variable(18), red = detail::variable(19);
+inline constexpr Pat<1> x = pattern_detail::variable(0);
+inline constexpr Pat<1> y = pattern_detail::variable(1);
+inline constexpr Pat<1> z = pattern_detail::variable(2);
+inline constexpr Pat<1> w = pattern_detail::variable(3);
+inline constexpr Pat<1> u = pattern_detail::variable(4);
+inline constexpr Pat<1> v = pattern_detail::variable(5);
+inline constexpr Pat<1> a = pattern_detail::variable(6);
+inline constexpr Pat<1> b = pattern_detail::variable(7);
+inline constexpr Pat<1> c = pattern_detail::variable(8);
+inline constexpr Pat<1> d = pattern_detail::variable(9);
+inline constexpr Pat<1> e = pattern_detail::variable(10);
+inline constexpr Pat<1> s = pattern_detail::variable(11);
+inline constexpr Pat<1> t = pattern_detail::variable(12);
+inline constexpr Pat<1> r = pattern_detail::variable(13);
+inline constexpr Pat<1> buf = pattern_detail::variable(14);
+inline constexpr Pat<1> idx = pattern_detail::variable(15);
+inline constexpr Pat<1> val = pattern_detail::variable(16);
+inline constexpr Pat<1> gate = pattern_detail::variable(17);
+inline constexpr Pat<1> alt = pattern_detail::variable(18);
+inline constexpr Pat<1> red = pattern_detail::variable(19);
 // Variables that match a Const other than Invalid.
-inline constexpr Pat<1> c0 = detail::variable(24, NodeKind::Number), c1 = detail::variable(25, NodeKind::Number),
-                        c2 = detail::variable(26, NodeKind::Number), c3 = detail::variable(27, NodeKind::Number);
+inline constexpr Pat<1> c0 = pattern_detail::variable(24, NodeKind::Number);
+inline constexpr Pat<1> c1 = pattern_detail::variable(25, NodeKind::Number);
+inline constexpr Pat<1> c2 = pattern_detail::variable(26, NodeKind::Number);
+inline constexpr Pat<1> c3 = pattern_detail::variable(27, NodeKind::Number);
 // The Invalid constant.
-inline constexpr Pat<1> inv = detail::invalid_pattern();
+inline constexpr Pat<1> inv = pattern_detail::invalid_pattern();
 
 }  // namespace pat
 
@@ -285,18 +310,18 @@ constexpr pat::EachSrc each_src(const pat::Pat<1>& p) {
 // A node of op O. Without sources: whatever its sources are.
 template <Op O, pat::Source... S>
 constexpr auto op(const S&... srcs) {
-  return pat::detail::make_node(OpSet{O}, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
+  return pat::pattern_detail::make_node(pat::just(O), static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
 }
 // A node whose op is in the set.
 template <OpSet Ops, pat::Source... S>
 constexpr auto any_op(const S&... srcs) {
-  return pat::detail::make_node(Ops, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
+  return pat::pattern_detail::make_node(Ops, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
 }
 
 // The first alternative that matches, each with bindings of its own.
 template <pat::Operand... P>
 constexpr auto one_of(const P&... alternatives) {
-  auto r = pat::detail::make_node(OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
+  auto r = pat::pattern_detail::make_node(OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
   r.n[0].kind = pat::NodeKind::Choice;
   return r;
 }
@@ -311,7 +336,7 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
     if (!pat::all_commutative(n)) continue;
     const pat::PatNode *left = &p.n[i + 1], *right = left + left->size;
     found = true;
-    n.either = !(pat::const_only(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
+    n.either = !(pat::is_constant(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
   }
   if (!found) pattern_error::either_order_finds_no_commutative_op();
   return p;

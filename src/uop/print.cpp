@@ -1,10 +1,10 @@
 #include "uop/print.h"
 
-#include <unordered_map>
-
 #include "uop/arg_kind.h"
 #include "uop/arg_names.h"
 #include "uop/derive.h"
+
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -102,14 +102,16 @@ class Printer {
     if (kind_of(arg) == ArgKind::None) return;
     out += " {";
     if (const auto* v = std::get_if<Scalar>(&arg)) out += fmt::format("value={}", v->to_string());
-    if (const auto* r = std::get_if<RangeArg>(&arg)) out += fmt::format("id={} type={}", r->id, axis_name(r->type));
+    if (const auto* r = std::get_if<RangeArg>(&arg))
+      out += fmt::format("id={} type={}", r->id, axis_name(r->type));
     if (const auto* r = std::get_if<ReduceArg>(&arg)) {
       out += fmt::format("op={}", op_name(r->op));
       if (r->n_axes) out += fmt::format(" n_axes={}", r->n_axes);
     }
     if (const auto* axes = std::get_if<AxesArg>(&arg)) {
       out += "axes=[";
-      for (size_t i = 0; i < axes->span().size(); i++) out += fmt::format("{}{}", i ? " " : "", axes->span()[i]);
+      for (size_t i = 0; i < axes->span().size(); i++)
+        out += fmt::format("{}{}", i ? " " : "", axes->span()[i]);
       out += ']';
     }
     if (const auto* p = std::get_if<ParamPtr>(&arg)) put_param(out, u, **p);
@@ -205,7 +207,8 @@ std::string print_head(const UOp& root, size_t n, const PrintOptions& options) {
 
 std::string print_node(const UOp& u) {
   auto head = [](const UOp& x) {
-    return x.dtype() == DType::Void ? std::string(op_name(x.op())) : fmt::format("{} {}", op_name(x.op()), dtype_name(x.dtype()));
+    return x.dtype() == DType::Void ? std::string(op_name(x.op()))
+                                    : fmt::format("{} {}", op_name(x.op()), dtype_name(x.dtype()));
   };
   constexpr size_t kMaxSources = 8;
   std::string out = head(u);

@@ -51,39 +51,38 @@ class Rewriter {
  private:
   // A node on the way from the root to the node at work.
   struct Frame {
-    const UOp* node;        // what the result is filed under
-    const UOp* now;         // what bottom-up rules have made of it
-    const RuleInfo* rule;   // the rule that made `node`, null for nodes of the given graph and rebuilt ones
-    size_t slot;            // of `node` in memo_, good while its capacity is `capacity`
-    size_t capacity;
+    const UOp* node;
+    const RuleInfo* rule;   // the rule that made `node`; null for nodes of the given graph and rebuilt ones
+    size_t slot;            // of `node` in memo_, unless memo_ has grown since
     uint32_t next_src = 0;
-    uint32_t chain = 0;     // rules applied in a row on the way to this result
+    uint32_t chain = 0;     // rules applied in a row to what will be the result here
     uint32_t depth = 0;     // rules applied on the way from the root to here
+    bool opened = false;    // the gate and the bottom-up rules have been asked
     bool changed = false;   // some source has another result than itself
     bool linked = false;    // the result is that of the frame above
   };
 
-  bool start(const UOp* node, const Frame* from, const RuleInfo* rule, uint32_t chain);
+  void step();
+  bool visit_sources();
+  void push(const UOp* node, size_t slot, const RuleInfo* rule, uint32_t chain, uint32_t depth);
+  void replace(const UOp* by, const RuleInfo* rule);
   void finish(const UOp* result);
-  bool enter(Frame& f);                   // false: finished
-  bool apply_bottom_up(Frame& f);         // false: finished
-  bool visit_sources(size_t frame);       // false: a source was pushed
-  void leave(size_t frame);
-  void link(size_t frame, const UOp* to, const RuleInfo* rule);
-  UOp rebuild(const Frame& f) const;
+  UOp rebuild(const UOp& u) const;
   UOp apply(const Matcher<UOp>& rules, const UOp& u);
   const UOp* keep(UOp u) { return &kept_.emplace_back(std::move(u)); }
-  bool is_callee(const UOp& u, uint32_t src) const { return src == 0 && u.op() == Op::Call && !options_.enter_calls; }
-  [[noreturn]] void fail(const char* what, const RuleInfo* last) const;
+  bool is_body(const UOp& u, uint32_t src) const { return src == 0 && u.op() == Op::Call && !options_.enter_calls; }
+  [[noreturn]] void fail(std::string_view what, const UOp& node, const RuleInfo* last) const;
 
   const Matcher<UOp>& rules_;
   const RewriteOptions options_;
   Match match_;
-  FlatMap<const Node*, const UOp*> memo_;  // null: at work
+  FlatMap<const Node*, const UOp*> memo_;  // result of each node; null while at work
   std::vector<Frame> frames_;
-  std::deque<UOp> kept_;  // everything made here, so that bare pointers stay good; a deque does not move
+  std::deque<UOp> kept_;  // what was made here, alive until the end so that bare pointers do; a deque never moves it
+  const UOp* result_ = nullptr;
   RewriteTracer* tracer_ = nullptr;
-  uint32_t limit_;
+  const uint32_t limit_;
+  const bool needs_opening_;
   size_t n_rewrites_ = 0;
 };
 

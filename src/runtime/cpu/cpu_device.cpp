@@ -92,7 +92,7 @@ class CpuDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Renderer> make_cpu_renderer(std::string_view renderer) {
-  if (renderer == "C") return std::make_unique<CRenderer>();
+  if (renderer == "C") return std::make_unique<CStyleRenderer>();
   CHECK(renderer == "LLVM", "no CPU renderer {}", renderer);
   return std::make_unique<LlvmRenderer>();
 }

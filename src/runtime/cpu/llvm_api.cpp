@@ -15,13 +15,19 @@ std::atomic<bool> g_loaded{false};
 
 #if defined(__x86_64__)
 constexpr const char* kInitializers[] = {"LLVMInitializeX86TargetInfo", "LLVMInitializeX86Target",
-                                         "LLVMInitializeX86TargetMC", "LLVMInitializeX86AsmPrinter"};
+                                         "LLVMInitializeX86TargetMC", "LLVMInitializeX86AsmPrinter",
+                                         "LLVMInitializeX86AsmParser"};
 #elif defined(__aarch64__)
 constexpr const char* kInitializers[] = {"LLVMInitializeAArch64TargetInfo", "LLVMInitializeAArch64Target",
-                                         "LLVMInitializeAArch64TargetMC", "LLVMInitializeAArch64AsmPrinter"};
+                                         "LLVMInitializeAArch64TargetMC", "LLVMInitializeAArch64AsmPrinter",
+                                         "LLVMInitializeAArch64AsmParser"};
 #else
 #error "no LLVM target is named for this processor"
 #endif
+
+// LLVM's last resort before it aborts the process. Its frames carry unwind tables, so the exception passes;
+// what they held is lost (see compile_llvm).
+void throw_fatal(const char* reason) { throw LlvmFatalError{reason}; }
 
 void* open_library(std::string& tried) {
   const std::string& given = knob_str(Knob::LLVM_PATH);
@@ -66,6 +72,7 @@ Loaded load() {
     }
     initialize();
   }
+  out.api.LLVMInstallFatalErrorHandler(throw_fatal);
   out.error.clear();
   g_loaded = true;
   return out;

@@ -4,10 +4,13 @@
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/Error.h>
+#include <llvm-c/ErrorHandling.h>
 #include <llvm-c/IRReader.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
+
+#include <string>
 
 namespace lathe {
 
@@ -16,6 +19,7 @@ namespace lathe {
   F(LLVMContextCreate)                          \
   F(LLVMContextDispose)                         \
   F(LLVMContextSetDiagnosticHandler)            \
+  F(LLVMInstallFatalErrorHandler)               \
   F(LLVMGetDiagInfoDescription)                 \
   F(LLVMGetDiagInfoSeverity)                    \
   F(LLVMCreateMemoryBufferWithMemoryRange)      \
@@ -45,6 +49,12 @@ namespace lathe {
   F(LLVMRunPasses)                              \
   F(LLVMGetErrorMessage)                        \
   F(LLVMDisposeErrorMessage)
+
+// What LLVM throws at compile_llvm instead of aborting. Objects that LLVM was working on must be left as they
+// are.
+struct LlvmFatalError {
+  std::string reason;
+};
 
 struct LlvmApi {
 #define LATHE_LLVM_MEMBER(name) decltype(&::name) name = nullptr;

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 
 namespace lathe {
 namespace {
@@ -54,16 +55,17 @@ std::string take_message(const LlvmApi& api, char* message) {
 
 // Target machines hold caches that LLVM does not lock, so each thread keeps its own; building one costs about
 // as much as compiling a tiny kernel.
+struct ThreadMachines {
+  LLVMTargetMachineRef by_level[4] = {};
+  ~ThreadMachines() {
+    for (LLVMTargetMachineRef machine : by_level)
+      if (machine) llvm_api().LLVMDisposeTargetMachine(machine);
+  }
+};
+thread_local ThreadMachines t_machines;
+
 LLVMTargetMachineRef thread_target_machine(const LlvmApi& api, int level) {
-  struct Machines {
-    LLVMTargetMachineRef by_level[4] = {};
-    ~Machines() {
-      for (LLVMTargetMachineRef machine : by_level)
-        if (machine) llvm_api().LLVMDisposeTargetMachine(machine);
-    }
-  };
-  thread_local Machines machines;
-  LLVMTargetMachineRef& machine = machines.by_level[level];
+  LLVMTargetMachineRef& machine = t_machines.by_level[level];
   if (machine) return machine;
 
   char* triple = api.LLVMGetDefaultTargetTriple();
@@ -89,8 +91,8 @@ int optimisation_level() {
   return level;
 }
 
-Owned<LLVMModuleRef> parse(const LlvmApi& api, LLVMContextRef context, std::string_view ir,
-                           const Diagnostics& diagnostics) {
+LLVMModuleRef parse(const LlvmApi& api, LLVMContextRef context, std::string_view ir,
+                    const Diagnostics& diagnostics) {
   const std::string text(ir);  // LLVM wants a terminating zero
   LLVMMemoryBufferRef buffer =
       api.LLVMCreateMemoryBufferWithMemoryRange(text.data(), text.size(), "kernel", true);
@@ -98,7 +100,7 @@ Owned<LLVMModuleRef> parse(const LlvmApi& api, LLVMContextRef context, std::stri
   char* message = nullptr;
   if (api.LLVMParseIRInContext(context, buffer, &module, &message))  // takes the buffer
     device_error("LLVM cannot parse the kernel: {}\n{}", take_message(api, message), diagnostics.errors);
-  return {module, api.LLVMDisposeModule};
+  return module;
 }
 
 void optimise(const LlvmApi& api, LLVMModuleRef module, LLVMTargetMachineRef machine, int level) {
@@ -114,33 +116,47 @@ void optimise(const LlvmApi& api, LLVMModuleRef module, LLVMTargetMachineRef mac
 
 }  // namespace
 
-std::string compile_llvm(std::string_view ir) {
-  const LlvmApi& api = llvm_api();
-  const int level = optimisation_level();
-  Owned<LLVMContextRef> context(api.LLVMContextCreate(), api.LLVMContextDispose);
-  Diagnostics diagnostics{api, {}};
-  // Without a handler LLVM prints the message and exits the process.
-  api.LLVMContextSetDiagnosticHandler(context.get(), on_diagnostic, &diagnostics);
-  Owned<LLVMModuleRef> module = parse(api, context.get(), ir, diagnostics);
+namespace {
 
+std::string compile_in(const LlvmApi& api, LLVMContextRef context, std::string_view ir, int level,
+                       const Diagnostics& diagnostics) {
+  LLVMModuleRef module = parse(api, context, ir, diagnostics);
   LLVMTargetMachineRef machine = thread_target_machine(api, level);
   Owned<LLVMTargetDataRef> layout(api.LLVMCreateTargetDataLayout(machine), api.LLVMDisposeTargetData);
-  api.LLVMSetModuleDataLayout(module.get(), layout.get());
+  api.LLVMSetModuleDataLayout(module, layout.get());
   char* message = nullptr;
-  if (api.LLVMVerifyModule(module.get(), LLVMReturnStatusAction, &message))
+  if (api.LLVMVerifyModule(module, LLVMReturnStatusAction, &message))
     device_error("the kernel is not valid LLVM IR: {}", take_message(api, message));
   api.LLVMDisposeMessage(message);
-  optimise(api, module.get(), machine, level);
+  optimise(api, module, machine, level);
 
   LLVMMemoryBufferRef object = nullptr;
   message = nullptr;
-  const bool failed =
-      api.LLVMTargetMachineEmitToMemoryBuffer(machine, module.get(), LLVMObjectFile, &message, &object);
-  if (failed) device_error("LLVM cannot emit the kernel: {}", take_message(api, message));
+  if (api.LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &object))
+    device_error("LLVM cannot emit the kernel: {}", take_message(api, message));
   std::string bytes(api.LLVMGetBufferStart(object), api.LLVMGetBufferSize(object));
   api.LLVMDisposeMemoryBuffer(object);
   if (!diagnostics.errors.empty()) device_error("LLVM cannot compile the kernel: {}", diagnostics.errors);
   return bytes;
+}
+
+}  // namespace
+
+std::string compile_llvm(std::string_view ir) {
+  const LlvmApi& api = llvm_api();
+  const int level = optimisation_level();
+  Owned<LLVMContextRef> context(api.LLVMContextCreate(), api.LLVMContextDispose);  // owns the module
+  Diagnostics diagnostics{api, {}};
+  // Without a handler LLVM prints the message and exits the process.
+  api.LLVMContextSetDiagnosticHandler(context.get(), on_diagnostic, &diagnostics);
+  try {
+    return compile_in(api, context.get(), ir, level, diagnostics);
+  } catch (const LlvmFatalError& error) {
+    // Half-done objects: never to be used again, not even to free them.
+    std::ignore = context.release();
+    t_machines = {};
+    device_error("LLVM cannot compile the kernel: {}", error.reason);
+  }
 }
 
 std::string llvm_compiler_id() {

@@ -1,0 +1,200 @@
+#include "codegen/actions.h"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+
+namespace lathe {
+namespace {
+
+constexpr int kMaxUpcast = 16;
+constexpr int kMaxUnroll = 32;
+constexpr int kMaxLanes = 128;
+
+constexpr std::string_view kActionNames[] = {"Upcast", "Unroll", "Vector", "Thread", "Local", "Group", "Tile", "PadTo", "Swap"};
+
+[[noreturn]] void illegal(const Action& a, const char* why) {
+  user_runtime_error("{}: {}", print_actions({&a, 1}), why);
+}
+
+bool is_output(AxisType t) { return t == AxisType::Loop || t == AxisType::Global || t == AxisType::Thread; }
+
+// `amount` inner iterations of `r` get `type`; the outer part keeps its type.
+UOp split_axis(const UOp& body, const UOp& r, int64_t amount, AxisType type, bool inner_is_new) {
+  const int64_t size = r.src(0).value().as_i64();
+  const int id = next_range_id(body);
+  RangeChange change{r, {}, {}};
+  if (size == amount) {
+    change.to = range(size, r.range().id, type);
+    change.loops = {change.to};
+    return change_ranges(body, {change});
+  }
+  const UOp outer = range(inner_is_new ? size / amount : amount, id, inner_is_new ? r.range().type : type);
+  const UOp inner = range(inner_is_new ? amount : size / amount, id + 1, inner_is_new ? type : r.range().type);
+  change.to = outer * inner.src(0).value().as_i64() + inner;
+  change.loops = {outer, inner};
+  return change_ranges(body, {change});
+}
+
+void check_vector(const UOp& body, const UOp& r, const Action& a) {
+  for (const UOp& other : kernel_axes(body)) {
+    if (other.range().type != AxisType::Vector) continue;
+    for (const UOp& u : toposort(body)) {
+      if (u.op() != Op::Reduce && u.op() != Op::End) continue;
+      const RangeSet& open = u.src(0).ranges();
+      const bool both = std::find(open.begin(), open.end(), r.node()) != open.end() &&
+                        std::find(open.begin(), open.end(), other.node()) != open.end();
+      if (both) illegal(a, "a loop nest has one vector axis");
+    }
+  }
+}
+
+UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
+  if (a.amount < 0 || static_cast<size_t>(a.amount) >= axes.size()) illegal(a, "no such axis");
+  const UOp &x = axes[static_cast<size_t>(a.axis)], &y = axes[static_cast<size_t>(a.amount)];
+  if (!is_output(x.range().type) || !is_output(y.range().type)) illegal(a, "only output loops can be swapped");
+  std::vector<std::pair<UOp, UOp>> map;
+  for (const UOp& u : body.srcs()) {
+    if (u.op() != Op::End) continue;
+    SmallVec<UOp, 8> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(s == x ? y : s == y ? x : s);
+    map.emplace_back(u, u.with_srcs({srcs.data(), srcs.size()}));
+  }
+  return substitute(body, map);
+}
+
+UOp record(const UOp& body, const Action& a) {
+  KernelArg arg = *body.arg_as<KernelPtr>();
+  arg.actions.push_back(a);
+  return body.with_arg(std::make_shared<const KernelArg>(std::move(arg)));
+}
+
+}  // namespace
+
+std::vector<UOp> kernel_axes(const UOp& body) {
+  std::vector<UOp> out;
+  auto add = [&](std::span<const UOp> ranges) {
+    for (const UOp& r : ranges)
+      if (r.op() == Op::Range && std::find(out.begin(), out.end(), r) == out.end()) out.push_back(r);
+  };
+  for (const UOp& e : body.srcs())
+    if (e.op() == Op::End) add(e.srcs().subspan(1));
+  for (const UOp& u : toposort(body))
+    if (u.op() == Op::Reduce) add(u.srcs().subspan(1));
+  return out;
+}
+
+int next_range_id(const UOp& body) {
+  int id = 0;
+  for (const UOp& u : toposort(body))
+    if (u.op() == Op::Range) id = std::max(id, u.range().id + 1);
+  return id;
+}
+
+UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes) {
+  std::unordered_map<const Node*, UOp> done;
+  std::unordered_map<const Node*, const RangeChange*> by_range;
+  for (const RangeChange& c : changes) {
+    done.emplace(c.from.node(), c.to);
+    by_range.emplace(c.from.node(), &c);
+  }
+  SmallVec<UOp, 8> srcs;
+  for (const UOp& u : toposort(body)) {
+    if (done.contains(u.node())) continue;
+    srcs.clear();
+    const bool closes = u.op() == Op::End || u.op() == Op::Reduce;
+    for (size_t i = 0; i < u.n_srcs(); i++) {
+      const UOp& s = u.src(i);
+      const auto c = by_range.find(s.node());
+      if (closes && i > 0 && c != by_range.end()) {
+        for (const UOp& loop : c->second->loops) srcs.push_back(loop);
+        continue;
+      }
+      const auto it = done.find(s.node());
+      srcs.push_back(it == done.end() ? s : it->second);
+    }
+    UOp v = u.with_srcs({srcs.data(), srcs.size()});
+    if (!(v == u)) done.emplace(u.node(), std::move(v));
+  }
+  const auto it = done.find(body.node());
+  return it == done.end() ? body : it->second;
+}
+
+UOp apply_action(const UOp& body, const Action& a) {
+  const std::vector<UOp> axes = kernel_axes(body);
+  if (a.axis < 0 || static_cast<size_t>(a.axis) >= axes.size()) illegal(a, "no such axis");
+  if (a.kind == ActionKind::Swap) return record(swap_axes(body, a, axes), a);
+  const UOp& r = axes[static_cast<size_t>(a.axis)];
+  if (!r.src(0).is_const()) illegal(a, "the axis has no constant size");
+  const int64_t size = r.src(0).value().as_i64();
+  const int64_t amount = a.amount ? a.amount : size;
+  if (amount < 2 || size % amount) illegal(a, "the amount does not divide the axis");
+  const AxisType type = r.range().type;
+  switch (a.kind) {
+    case ActionKind::Upcast:
+      if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
+      if (amount > kMaxUpcast) illegal(a, "more than 16");
+      return record(split_axis(body, r, amount, AxisType::Upcast, true), a);
+    case ActionKind::Unroll:
+      if (type != AxisType::Reduce) illegal(a, "not a reduction loop");
+      if (amount > kMaxUnroll) illegal(a, "more than 32");
+      return record(split_axis(body, r, amount, AxisType::Unroll, true), a);
+    case ActionKind::Vector:
+      if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce)) illegal(a, "not a plain loop");
+      if (amount > kMaxLanes) illegal(a, "more than 128 lanes");
+      check_vector(body, r, a);
+      return record(split_axis(body, r, amount, AxisType::Vector, true), a);
+    case ActionKind::Thread:
+      if (!is_output(type)) illegal(a, "not an output loop");
+      for (const UOp& o : axes)
+        if (o.range().type == AxisType::Thread) illegal(a, "the kernel has a thread axis");
+      return record(split_axis(body, r, amount, AxisType::Thread, false), a);
+    case ActionKind::Tile:
+      if (!is_output(type) && type != AxisType::Reduce) illegal(a, "not a plain loop");
+      if (amount == size) illegal(a, "the tile is the whole axis");
+      return record(split_axis(body, r, amount, type, true), a);
+    default: illegal(a, "the target has no such axis");
+  }
+}
+
+std::string print_actions(std::span<const Action> actions) {
+  std::string out;
+  for (const Action& a : actions) {
+    if (!out.empty()) out += ' ';
+    out += fmt::format("{}({}, {})", kActionNames[static_cast<int>(a.kind)], a.axis, a.amount);
+  }
+  return out;
+}
+
+Result<std::vector<Action>> parse_actions(std::string_view text) {
+  std::vector<Action> out;
+  size_t at = 0;
+  auto fail = [&](const char* what) { return ParseError{what, at, "actions"}; };
+  auto skip = [&](std::string_view set) {
+    while (at < text.size() && set.find(text[at]) != std::string_view::npos) at++;
+  };
+  auto number = [&](int32_t& v) {
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), v);
+    if (error != std::errc{}) return false;
+    at = static_cast<size_t>(end - text.data());
+    return true;
+  };
+  for (skip(" "); at < text.size(); skip(" ")) {
+    Action a{};
+    const size_t open = text.find('(', at);
+    if (open == std::string_view::npos) return fail("expected Name(axis, amount)");
+    const auto name = std::find(std::begin(kActionNames), std::end(kActionNames), text.substr(at, open - at));
+    if (name == std::end(kActionNames)) return fail("unknown action");
+    a.kind = static_cast<ActionKind>(name - std::begin(kActionNames));
+    at = open + 1;
+    if (!number(a.axis)) return fail("expected an axis");
+    skip(", ");
+    if (!number(a.amount)) return fail("expected an amount");
+    if (at >= text.size() || text[at] != ')') return fail("expected )");
+    at++;
+    out.push_back(a);
+  }
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,40 @@
+// Optimiser actions: they change how the axes of a kernel run, never what it computes.
+//
+//   Upcast(axis, n)   n iterations of an output axis side by side in one pass of the loop
+//   Unroll(axis, n)   the same inside a reduction
+//   Vector(axis, n)   n iterations of an axis become the lanes of vectors; one such axis a loop nest
+//   Thread(axis, n)   an output axis in n parts that may run on several threads
+//   Tile(axis, n)     split an axis into an outer and an inner loop of n
+//   Swap(axis, other) exchange two output loops
+//
+// A schedule is a list of actions; `print_actions` and `parse_actions` round-trip.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "uop/uop.h"
+
+namespace lathe {
+
+// Ranges of a kernel body: output loops from the outside in, then the loops of each reduction in the order they appear.
+// Actions name axes by their position here.
+std::vector<UOp> kernel_axes(const UOp& body);
+
+// The body after one action. UserError (Runtime) when the action is illegal; the body is unchanged then.
+UOp apply_action(const UOp& body, const Action& action);
+
+// Replaces Ranges by expressions over new ranges, also in the lists of End and Reduce.
+struct RangeChange {
+  UOp from;
+  UOp to;                 // an expression over `loops`
+  std::vector<UOp> loops;  // what takes the place of `from` in range lists, from the outside in
+};
+UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes);
+// Lowest range id that no axis of the body uses.
+int next_range_id(const UOp& body);
+
+std::string print_actions(std::span<const Action> actions);  // "Upcast(0, 8) Vector(1, 32)"
+Result<std::vector<Action>> parse_actions(std::string_view text);
+
+}  // namespace lathe

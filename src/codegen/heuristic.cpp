@@ -1,0 +1,225 @@
+#include "codegen/heuristic.h"
+
+#include <algorithm>
+
+#include "base/knobs.h"
+#include "codegen/accesses.h"
+#include "codegen/actions.h"
+#include "codegen/merge_ranges.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kMaxCopies = 64;          // of the innermost expression, over upcasts and unrolls: bounds code size
+constexpr double kThreadWork = 1 << 15;  // loop trips below which a second thread costs more than it brings
+
+int64_t size_of(const UOp& r) { return r.src(0).is_const() ? r.src(0).value().as_i64() : 0; }
+
+// Largest divisor of `size` in [2, most] that is a multiple of `step`, or 0.
+int64_t divisor(int64_t size, int64_t most, int64_t step = 1) {
+  for (int64_t d = std::min(size, most) / step * step; d >= std::max<int64_t>(2, step); d -= step)
+    if (size % d == 0) return d;
+  return 0;
+}
+
+class Heuristic {
+ public:
+  Heuristic(UOp body, const Target& target) : body_(std::move(body)), target_(target) {}
+
+  UOp run() {
+    refresh();
+    choose_vector();
+    choose_tile();
+    unroll_reductions();
+    order_loops();
+    choose_threads();
+    return body_;
+  }
+
+ private:
+  void refresh() {
+    axes_ = kernel_axes(body_);
+    accesses_ = kernel_accesses(body_);
+  }
+
+  // Applies an action to the axis with this range id; returns the id of the outer loop that is left, or -1.
+  int apply(ActionKind kind, int id, int64_t amount) {
+    const auto at = std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; });
+    CHECK(at != axes_.end(), "heuristic lost axis {}", id);
+    const int rest = size_of(*at) == amount ? -1 : next_range_id(body_);
+    body_ = apply_action(body_, {kind, static_cast<int32_t>(at - axes_.begin()), static_cast<int32_t>(amount)});
+    refresh();
+    return rest;
+  }
+
+  static bool is_output(const UOp& r) { return r.range().type == AxisType::Loop; }
+  static bool is_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
+
+  // Contiguous accesses are worth most, values shared by all lanes little, gathers cost.
+  double vector_score(const UOp& r) const {
+    double score = 0;
+    for (const Access& a : accesses_) {
+      const auto s = stride_of(a, r);
+      if (s && *s == 0) continue;
+      const double worth = s && *s == 1 ? 1 : (a.is_store ? -4 : -0.75);
+      score += worth * a.trips;
+    }
+    return score;
+  }
+
+  // A reduction whose value holds another reduction, or one that sits in the value of another, keeps plain loops.
+  bool in_nested_reduce(const UOp& r) const {
+    for (const UOp& u : toposort(body_)) {
+      if (u.op() != Op::Reduce) continue;
+      const auto ranges = u.srcs().subspan(1);
+      if (std::find(ranges.begin(), ranges.end(), r) == ranges.end()) continue;
+      for (const Node* open : u.ranges())
+        if (std::get<RangeArg>(open->arg).type == AxisType::Reduce) return true;
+      for (const UOp& below : toposort(u.src(0)))
+        if (below.op() == Op::Reduce) return true;
+    }
+    return false;
+  }
+
+  void choose_vector() {
+    const UOp* best = nullptr;
+    double best_score = 0;
+    for (const UOp& r : axes_) {
+      if (size_of(r) < 2 || (is_reduce(r) && in_nested_reduce(r))) continue;
+      double score = vector_score(r);
+      if (is_reduce(r)) score *= 0.75;  // lanes of a sum have to be folded
+      if (score > best_score) {
+        best_score = score;
+        best = &r;
+      }
+    }
+    if (!best) return;
+    int64_t widest = 1;
+    for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
+    const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / std::max<int64_t>(widest, 4));
+    const bool reduces = std::any_of(axes_.begin(), axes_.end(), is_reduce);
+    const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : reduces ? 2 : 2;
+    int64_t n = divisor(size_of(*best), registers * lanes, lanes);
+    if (!n) n = divisor(size_of(*best), 2 * lanes);
+    if (!n) return;
+    lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
+    on_reduce_ = is_reduce(*best);
+    vector_loop_ = apply(ActionKind::Vector, best->range().id, n);
+    vectorised_ = true;
+  }
+
+  // Some load is the same for all steps of some output loop.
+  bool has_reuse() const {
+    for (const UOp& r : axes_)
+      if (is_output(r) && size_of(r) > 1 && reuse(r) > 0) return true;
+    return false;
+  }
+
+  // Trips of loads inside reductions that an output loop repeats without need.
+  double reuse(const UOp& r) const {
+    double saved = 0;
+    for (const Access& a : accesses_) {
+      if (a.is_store) continue;
+      const auto s = stride_of(a, r);
+      if (s && *s == 0) saved += a.trips;
+    }
+    return saved;
+  }
+
+  // Output loops that repeat loads become register tiles: the loads are shared by the copies.
+  void choose_tile() {
+    if (!vectorised_ || std::none_of(axes_.begin(), axes_.end(), is_reduce_like)) return;
+    int64_t budget = on_reduce_ ? 16 : std::max<int64_t>(1, (target_.vector_registers - 8) / lanes_per_vector_);
+    const int rounds = on_reduce_ ? 2 : 1;
+    for (int round = 0; round < rounds; round++) {
+      const UOp* best = nullptr;
+      double best_reuse = 0;
+      for (const UOp& r : axes_)
+        if (is_output(r) && size_of(r) > 1 && reuse(r) > best_reuse && r.range().id != vector_loop_ && r.range().id != tile_loop_) {
+          best = &r;
+          best_reuse = reuse(r);
+        }
+      if (!best) return;
+      const int64_t n = divisor(size_of(*best), std::min<int64_t>(on_reduce_ ? 4 : 12, budget));
+      if (!n) return;
+      copies_ *= n;
+      budget /= n;
+      tile_loop_ = apply(ActionKind::Upcast, best->range().id, n);
+    }
+  }
+  static bool is_reduce_like(const UOp& r) {
+    return r.range().type == AxisType::Reduce || (r.range().type == AxisType::Vector);
+  }
+
+  // Short reduction loops vanish; of a long innermost one a few steps run side by side.
+  void unroll_reductions() {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t k = axes_.size(); k-- > 0;) {
+        const UOp& r = axes_[k];
+        const int64_t n = size_of(r);
+        if (!is_reduce(r) || n < 2 || n > 8 || copies_ * n > kMaxCopies) continue;
+        copies_ *= n;
+        apply(ActionKind::Unroll, r.range().id, n);
+        again = true;
+        break;
+      }
+    }
+    if (copies_ > 8 || axes_.empty() || !is_reduce(axes_.back())) return;
+    const int64_t n = divisor(size_of(axes_.back()), 4);
+    if (n) apply(ActionKind::Unroll, axes_.back().range().id, n);
+  }
+
+  // The panel that the vector loop walks stays in cache while the tile loop runs inside it.
+  void order_loops() {
+    if (on_reduce_ || vector_loop_ < 0 || tile_loop_ < 0) return;
+    const auto position = [&](int id) {
+      return std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; }) - axes_.begin();
+    };
+    const auto v = position(vector_loop_), t = position(tile_loop_);
+    if (v > t) {
+      body_ = apply_action(body_, {ActionKind::Swap, static_cast<int32_t>(t), static_cast<int32_t>(v)});
+      refresh();
+    }
+  }
+
+  void choose_threads() {
+    if (!target_.has_threads || target_.max_threads < 2) return;
+    double work = 0;
+    for (const Access& a : accesses_) work = std::max(work, a.trips);
+    if (work < kThreadWork) return;
+    for (const UOp& r : axes_) {
+      if (!is_output(r)) continue;
+      int64_t parts = size_of(r) % target_.max_threads == 0 ? target_.max_threads : 0;
+      if (!parts) parts = divisor(size_of(r), 4 * target_.max_threads);
+      if (parts < target_.max_threads) continue;
+      apply(ActionKind::Thread, r.range().id, parts);
+      return;
+    }
+  }
+
+  UOp body_;
+  const Target& target_;
+  std::vector<UOp> axes_;
+  std::vector<Access> accesses_;
+  int64_t copies_ = 1;
+  int64_t lanes_per_vector_ = 1;
+  bool vectorised_ = false;
+  bool on_reduce_ = false;
+  int vector_loop_ = -1;  // what is left of the vector axis
+  int tile_loop_ = -1;    // what is left of the last tiled axis
+};
+
+}  // namespace
+
+UOp optimise(const UOp& body, const Target& target) {
+  if (const auto& given = body.arg_as<KernelPtr>()->given) {
+    UOp out = body;
+    for (const Action& a : *given) out = apply_action(out, a);
+    return out;
+  }
+  if (knob(Knob::NOOPT)) return body;
+  return Heuristic(merge_ranges(body), target).run();
+}
+
+}  // namespace lathe

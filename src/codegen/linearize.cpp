@@ -1,0 +1,151 @@
+#include "codegen/linearize.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace lathe {
+namespace {
+
+// End(effect, r0, r1, …) becomes nested Ends of one Range each, the last range innermost.
+UOp split_ends(const UOp& body) {
+  std::unordered_map<const Node*, UOp> done;
+  SmallVec<UOp, 8> srcs;
+  for (const UOp& u : toposort(body)) {
+    srcs.clear();
+    for (const UOp& s : u.srcs()) {
+      const auto it = done.find(s.node());
+      srcs.push_back(it == done.end() ? s : it->second);
+    }
+    UOp v = u.with_srcs({srcs.data(), srcs.size()});
+    if (v.op() == Op::End && v.n_srcs() > 2) {
+      UOp nested = v.src(0);
+      for (size_t i = v.n_srcs(); i-- > 1;) nested = UOp::make(Op::End, DType::Void, {nested, v.src(i)});
+      v = nested;
+    }
+    if (!(v == u)) done.emplace(u.node(), std::move(v));
+  }
+  const auto it = done.find(body.node());
+  return it == done.end() ? body : it->second;
+}
+
+class Linearizer {
+ public:
+  explicit Linearizer(const UOp& body) : order_(toposort(body)) {
+    for (size_t i = 0; i < order_.size(); i++) position_.emplace(order_[i].node(), i);
+    users_.resize(order_.size());
+    waits_.resize(order_.size(), 0);
+    for (size_t i = 0; i < order_.size(); i++)
+      for (const UOp& s : order_[i].srcs()) add_edge(position_.at(s.node()), i);
+    order_loops();
+  }
+
+  std::vector<UOp> run() {
+    for (size_t i = 0; i < order_.size(); i++)
+      if (!waits_[i]) make_ready(i);
+    while (out_.size() < order_.size()) {
+      if (!ready_.empty()) {
+        const size_t i = *ready_.begin();
+        ready_.erase(ready_.begin());
+        emit(i);
+      } else {
+        open_loop();
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_edge(size_t from, size_t to) {
+    users_[from].push_back(to);
+    waits_[to]++;
+  }
+
+  // A loop opens after every loop whose result is used inside it without being nested in it.
+  void order_loops() {
+    std::vector<size_t> ends;
+    for (size_t i = 0; i < order_.size(); i++)
+      if (order_[i].op() == Op::End) ends.push_back(i);
+    for (size_t e : ends) {
+      const Node* loop = order_[e].src(1).node();
+      const bool fresh = end_of_.emplace(loop, e).second;
+      CHECK(fresh, "a Range is closed twice");
+    }
+    // below[i]: the Ends that node i depends on, as a sorted set; only sets that matter are kept small by sharing.
+    std::vector<std::vector<size_t>> below(order_.size());
+    for (size_t i = 0; i < order_.size(); i++) {
+      std::vector<size_t>& mine = below[i];
+      for (const UOp& s : order_[i].srcs()) {
+        const size_t p = position_.at(s.node());
+        std::vector<size_t> merged;
+        std::set_union(mine.begin(), mine.end(), below[p].begin(), below[p].end(), std::back_inserter(merged));
+        mine = std::move(merged);
+      }
+      if (order_[i].op() != Op::End) continue;
+      const Node* loop = order_[i].src(1).node();
+      for (size_t e : mine) {
+        const RangeSet& open = order_[e].ranges();
+        const bool nested = std::find(open.begin(), open.end(), loop) != open.end();
+        if (!nested) add_edge(e, position_.at(loop));
+      }
+      mine.insert(std::lower_bound(mine.begin(), mine.end(), i), i);
+    }
+  }
+
+  void make_ready(size_t i) {
+    if (order_[i].op() == Op::Range)
+      loops_.insert(i);
+    else
+      ready_.insert(i);
+  }
+
+  void emit(size_t i) {
+    const UOp& u = order_[i];
+    if (u.op() == Op::End) {
+      CHECK(!stack_.empty() && stack_.back() == u.src(1).node(), "loops overlap");
+      stack_.pop_back();
+    }
+    out_.push_back(u);
+    for (size_t user : users_[i])
+      if (--waits_[user] == 0) make_ready(user);
+  }
+
+  // Opens the first loop that belongs at this depth: its surroundings are open, the innermost of them on top.
+  void open_loop() {
+    for (size_t i : loops_) {
+      const auto end = end_of_.find(order_[i].node());
+      CHECK(end != end_of_.end(), "a Range without End");
+      const RangeSet& around = order_[end->second].ranges();
+      const bool inside = std::all_of(around.begin(), around.end(), [&](const Node* r) {
+        return std::find(stack_.begin(), stack_.end(), r) != stack_.end();
+      });
+      const bool here = stack_.empty() || std::find(around.begin(), around.end(), stack_.back()) != around.end();
+      if (!inside || !here) continue;
+      loops_.erase(i);
+      stack_.push_back(order_[i].node());
+      emit(i);
+      return;
+    }
+    CHECK(false, "no loop can be opened: the kernel's loops depend on each other");
+  }
+
+  std::vector<UOp> order_;
+  std::unordered_map<const Node*, size_t> position_;
+  std::unordered_map<const Node*, size_t> end_of_;
+  std::vector<std::vector<size_t>> users_;
+  std::vector<size_t> waits_;
+  std::set<size_t> ready_;  // lowest post-order position first
+  std::set<size_t> loops_;  // Ranges that wait to be opened
+  std::vector<const Node*> stack_;
+  std::vector<UOp> out_;
+};
+
+}  // namespace
+
+std::vector<UOp> linearize(const UOp& body) {
+  const UOp split = split_ends(body);
+  return Linearizer(split).run();
+}
+
+}  // namespace lathe

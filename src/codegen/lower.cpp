@@ -1,0 +1,96 @@
+#include "codegen/lower.h"
+
+#include <algorithm>
+
+#include "base/knobs.h"
+#include "base/log.h"
+#include "codegen/actions.h"
+#include "codegen/decompose/decompose_dtype.h"
+#include "codegen/decompose/decompose_float.h"
+#include "codegen/decompose/decompose_int.h"
+#include "codegen/decompose/index_types.h"
+#include "codegen/decompose/late_rules.h"
+#include "codegen/expand.h"
+#include "codegen/heuristic.h"
+#include "codegen/linearize.h"
+#include "codegen/lower_reduce.h"
+#include "codegen/passes.h"
+#include "codegen/vectorize.h"
+#include "uop/simplify.h"
+
+namespace lathe {
+namespace {
+
+// The Thread loop is run by the caller: its Range is the number of the part.
+UOp threads_to_core_id(const UOp& body) {
+  for (const UOp& r : kernel_axes(body)) {
+    if (r.range().type != AxisType::Thread) continue;
+    const UOp id = UOp::make(Op::Special, {r.src(0)}, TextArg("core_id"));
+    return change_ranges(body, {{r, id, {}}});
+  }
+  return body;
+}
+
+constexpr Pass kPasses[] = {
+    {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); }, SpecLevel::Kernel},
+    {"expand_upcasts", [](const UOp& u, const Target&) { return expand_upcasts(u); }, SpecLevel::Kernel},
+    // Copies have constants where they had ranges, so indices fold again.
+    {"simplify", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
+    // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a lane.
+    {"move_gates", [](const UOp& u, const Target& t) { return move_gates(u, t); }, SpecLevel::Kernel},
+    {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
+    {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
+    {"simplify_lanes", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
+    // From here every value has the width it is computed in.
+    {"commit_weak_types", [](const UOp& u, const Target& t) { return commit_weak_types(u, t); }, SpecLevel::Kernel},
+    {"decompose_dtypes", [](const UOp& u, const Target& t) { return decompose_dtypes(u, t); }, SpecLevel::Kernel},
+    {"decompose_floats", [](const UOp& u, const Target& t) { return decompose_floats(u, t); }, SpecLevel::Kernel},
+    {"decompose_ints", [](const UOp& u, const Target& t) { return decompose_ints(u, t); }, SpecLevel::Kernel},
+    {"late_rewrites", [](const UOp& u, const Target& t) { return late_rewrites(u, t); }, SpecLevel::Program},
+};
+
+Color axis_color(AxisType t) {
+  switch (t) {
+    case AxisType::Thread: return Color::Blue;
+    case AxisType::Upcast: return Color::Yellow;
+    case AxisType::Vector: return Color::Cyan;
+    case AxisType::Reduce: return Color::Red;
+    case AxisType::Unroll: return Color::Magenta;
+    default: return Color::White;
+  }
+}
+
+// "r_2_64x1024_8u_32v": r where something is reduced, e otherwise; then the axes, letters for those that are no plain loops.
+void name_kernel(const UOp& body, LoweredKernel& out) {
+  const std::vector<UOp> axes = kernel_axes(body);
+  const bool reduces = std::any_of(axes.begin(), axes.end(), [](const UOp& r) {
+    return r.range().type == AxisType::Reduce || r.range().type == AxisType::Unroll;
+  });
+  out.name = out.colored_name = reduces ? "r" : "e";
+  for (const UOp& r : axes) {
+    const AxisType t = r.range().type;
+    std::string size = r.src(0).is_const() ? std::to_string(r.src(0).value().as_i64()) : "s";
+    if (t != AxisType::Loop && t != AxisType::Reduce) size += axis_letter(t);
+    out.name += "_" + size;
+    out.colored_name += "_" + colored(size, axis_color(t));
+  }
+  if (axes.empty()) out.name = out.colored_name = out.name + "_1";
+}
+
+}  // namespace
+
+LoweredKernel lower(const UOp& body, const Target& target) {
+  LoweredKernel out;
+  out.work = estimate(body);
+  const UOp optimised = optimise(simplify(body), target);
+  out.actions = optimised.arg_as<KernelPtr>()->actions;
+  name_kernel(optimised, out);
+  for (const UOp& r : kernel_axes(optimised))
+    if (r.range().type == AxisType::Thread) out.n_cores = static_cast<int>(r.src(0).value().as_i64());
+  const UOp lowered = run_passes(optimised, target, kPasses);
+  out.linear = linearize(lowered);
+  if (knob(Knob::SPEC)) verify(out.linear, "linearize");
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,24 @@
+// A kernel body to the linear program of a target.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/estimate.h"
+#include "renderer/target.h"
+#include "uop/uop.h"
+
+namespace lathe {
+
+struct LoweredKernel {
+  std::string name;             // from the axes: "r_128_32x1024_8u"
+  std::string colored_name;     // the same with a colour per axis type
+  std::vector<UOp> linear;      // docs/ir.md stage 4
+  std::vector<Action> actions;  // what the optimiser did
+  int n_cores = 1;              // values of core_id
+  Estimate work;
+};
+
+// `body` is a kernel graph (docs/ir.md stage 2). Same body, target and knobs, same program.
+LoweredKernel lower(const UOp& body, const Target& target);
+
+}  // namespace lathe

@@ -1,0 +1,72 @@
+#include "engine/compile.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/knobs.h"
+#include "base/log.h"
+#include "codegen/actions.h"
+#include "codegen/lower.h"
+#include "engine/counters.h"
+#include "uop/print.h"
+
+namespace lathe {
+namespace {
+
+// Everything that changes the program: the body, the device and the knobs that lowering reads.
+Hash128 cache_key(const UOp& body, const Device& device) {
+  std::string key = device.name();
+  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT}) key += fmt::format(":{}", knob(k));
+  key += ":" + knob_str(Knob::PASS_OFF);
+  return hash_text(key, body.hash());
+}
+
+void show(const LoweredKernel& k, const std::string& source) {
+  if (knob(Knob::DEBUG) >= 3 && !k.actions.empty()) debug_line("{}: {}", k.name, print_actions(k.actions));
+  if (knob(Knob::DEBUG) >= 4) debug_line("{}", source);
+  if (knob(Knob::DEBUG) >= 5)
+    debug_line("{}", print_list(k.linear));
+}
+
+std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
+  const double start = now_seconds();
+  const LoweredKernel lowered = lower(body, device.target());
+  ErrorContext context([&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
+  KernelSource source{lowered.name, {}, lowered.linear};
+  if (const Renderer* renderer = device.renderer()) {
+    Rendered text = renderer->render(lowered.name, lowered.linear);
+    source.source = std::move(text.source);
+    source.entry = std::move(text.entry);
+  }
+  show(lowered, source.source);
+  auto out = std::make_shared<CompiledKernel>();
+  out->program = device.load(source);
+  const Signature signature = signature_of(lowered.linear);
+  for (const UOp& p : signature.buffers) out->slots.push_back(static_cast<int>(p.param().slot));
+  for (const UOp& v : signature.variables) out->variables.push_back(v.param().name);
+  out->name = lowered.name;
+  out->colored_name = lowered.colored_name;
+  out->n_cores = lowered.n_cores;
+  out->work = lowered.work;
+  out->compile_seconds = now_seconds() - start;
+  return out;
+}
+
+}  // namespace
+
+std::shared_ptr<const CompiledKernel> compile_kernel(const UOp& body, Device& device) {
+  static std::mutex mutex;
+  static std::unordered_map<Hash128, std::shared_ptr<const CompiledKernel>> cache;
+  const Hash128 key = cache_key(body, device);
+  {
+    std::lock_guard lock(mutex);
+    if (const auto it = cache.find(key); it != cache.end()) return it->second;
+  }
+  auto made = compile(body, device);
+  std::lock_guard lock(mutex);
+  count([](Counters& c) { c.compiled++; });
+  return cache.emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace lathe

@@ -1,0 +1,22 @@
+// What ran so far in this process.
+#pragma once
+#include <cstdint>
+
+#include "base/function_ref.h"
+
+namespace lathe {
+
+struct Counters {
+  uint64_t kernels = 0;   // launches
+  uint64_t compiled = 0;  // kernels lowered and compiled, or fetched from the disk cache
+  uint64_t schedules = 0;
+  double flops = 0;
+  double bytes = 0;
+  double seconds = 0;     // spent in kernels
+};
+Counters counters();
+void reset_counters();
+// Changes the counters under their lock.
+void count(FunctionRef<void(Counters&)> change);
+
+}  // namespace lathe

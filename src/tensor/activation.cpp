@@ -1,0 +1,42 @@
+// Activation functions.
+#include "tensor/tensor.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace lathe {
+
+Tensor Tensor::relu() const { return gt(0).where(*this, 0); }
+Tensor Tensor::sigmoid() const { return mul(-1 / std::numbers::ln2).exp2().add(1).reciprocal(); }
+Tensor Tensor::tanh() const { return mul(2.0).sigmoid().mul(2.0).sub(1.0); }
+Tensor Tensor::relu6() const { return relu().sub(sub(6).relu()); }
+Tensor Tensor::hardswish() const { return mul(add(3).relu6()).mul(1.0 / 6); }
+Tensor Tensor::hardsigmoid(double alpha, double beta) const {
+  const Tensor line = mul(alpha).add(beta);
+  return line.relu().sub(line.sub(1).relu());
+}
+Tensor Tensor::hardtanh(double min, double max) const { return clamp(min, max); }
+Tensor Tensor::leaky_relu(double slope) const { return lt(0).where(mul(slope), *this); }
+Tensor Tensor::elu(double alpha) const { return relu().sub(Tensor(1).sub(exp()).relu().mul(alpha)); }
+Tensor Tensor::celu(double alpha) const {
+  return maximum(0).add(div(alpha).exp().sub(1).mul(alpha).minimum(0));
+}
+Tensor Tensor::selu(double alpha, double gamma) const {
+  return lt(0).where(exp().sub(1).mul(alpha), *this).mul(gamma);
+}
+Tensor Tensor::gelu(const std::string& approximate) const {
+  if (approximate == "tanh") {
+    const Tensor inner = add(square().mul(*this).mul(0.044715)).mul(std::sqrt(2 / std::numbers::pi));
+    return mul(0.5).mul(inner.tanh().add(1));
+  }
+  if (approximate == "none") return mul(0.5).mul(div(std::numbers::sqrt2).erf().add(1));
+  user_runtime_error("approximate must be either 'none' or 'tanh', got {}", approximate);
+}
+Tensor Tensor::quick_gelu() const { return mul(mul(1.702).sigmoid()); }
+Tensor Tensor::swish() const { return mul(sigmoid()); }
+Tensor Tensor::mish() const { return mul(softplus().tanh()); }
+Tensor Tensor::softplus(double beta) const { return mul(beta).logaddexp(0.0).mul(1 / beta); }
+Tensor Tensor::logsigmoid() const { return neg().softplus().neg(); }
+Tensor Tensor::softsign() const { return div(abs().add(1)); }
+
+}  // namespace lathe

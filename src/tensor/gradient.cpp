@@ -1,0 +1,258 @@
+#include "tensor/gradient.h"
+
+#include <cmath>
+#include <numbers>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tensor/promote.h"
+#include "tensor/view.h"
+#include "uop/matcher.h"
+
+namespace lathe {
+namespace {
+
+using List = std::vector<UOp>;
+
+// What the rules get besides the node. They give one gradient a source, with an empty handle where there is none; it may
+// be wider than the source where that was broadcast.
+struct Incoming {
+  UOp gradient;
+};
+const UOp& incoming(const Match& m) { return m.ctx<Incoming>().gradient; }
+
+UOp zero_like(const UOp& x) { return weak_literal(Scalar(0), x.dtype()); }
+UOp number(double v) { return constant(Scalar(v)); }
+
+List grad_reciprocal(const Match& m) { return {incoming(m) * number(-1) * m.root() * m.root()}; }
+List grad_sin(const Match& m) { return {incoming(m) * alu(Op::Sin, {number(std::numbers::pi / 2) - m.root().src(0)})}; }
+List grad_log2(const Match& m) {
+  return {incoming(m) * alu(Op::Reciprocal, {m.root().src(0) * number(std::numbers::ln2)})};
+}
+List grad_exp2(const Match& m) { return {incoming(m) * m.root() * number(std::numbers::ln2)}; }
+List grad_sqrt(const Match& m) { return {incoming(m) * alu(Op::Reciprocal, {m.root() * number(2)})}; }
+List grad_neg(const Match& m) { return {incoming(m) * number(-1)}; }
+List grad_identity(const Match& m) { return {incoming(m)}; }
+
+List grad_add(const Match& m) { return {incoming(m), incoming(m)}; }
+List grad_sub(const Match& m) { return {incoming(m), incoming(m) * number(-1)}; }
+List grad_mul(const Match& m) { return {m.root().src(1) * incoming(m), m.root().src(0) * incoming(m)}; }
+List grad_mulacc(const Match& m) {
+  return {m.root().src(1) * incoming(m), m.root().src(0) * incoming(m), incoming(m)};
+}
+List grad_fdiv(const Match& m) {
+  const UOp inverse = alu(Op::Reciprocal, {m.root().src(1)});
+  return {incoming(m) * inverse, incoming(m) * number(-1) * m.root() * inverse};
+}
+
+// To the larger operand, half to each where they are equal.
+List grad_max(const Match& m) {
+  const UOp &a = m.root().src(0), &b = m.root().src(1), &g = incoming(m);
+  const UOp zero = zero_like(g);
+  const auto share = [&](const UOp& own, const UOp& other) {
+    return where(lt(own, other), zero, where(eq(own, other), g * number(0.5), g));
+  };
+  return {share(a, b), share(b, a)};
+}
+
+List grad_pow(const Match& m) {
+  const UOp &y = m.root(), &b = y.src(0), &e = y.src(1), &g = incoming(m);
+  const UOp zero = number(0), inf = number(-INFINITY);
+  const UOp base = g * where(eq(e, zero), e, e * alu(Op::Pow, {b, e + number(-1)}));
+  const UOp log_b = alu(Op::Log2, {b}) * number(std::numbers::ln2);
+  const UOp exponent = g * where(eq(b, zero), where(lt(e, zero), inf, number(0)), y * log_b);
+  return {base, exponent};
+}
+
+List grad_where(const Match& m) {
+  const UOp &c = m.root().src(0), &g = incoming(m), zero = zero_like(g);
+  return {{}, where(c, g, zero), where(c, zero, g)};
+}
+
+List grad_reduce(const Match& m) {
+  const UOp &y = m.root(), &x = y.src(0), &g = incoming(m);
+  const auto [op, n] = y.arg_as<ReduceArg>();
+  const Shape folded(x.shape().begin(), x.shape().begin() + n);
+  const UOp wide = prepend(g, folded), result = prepend(y, folded);
+  const auto fold = [&](const UOp& v, Op by) { return UOp::make(Op::Reduce, {v}, ReduceArg{by, n}); };
+  if (op == Op::Add) return {wide};
+  if (op == Op::Max) {
+    // Split equally among the maxima.
+    const UOp hit = eq(x, result);
+    const UOp count = prepend(fold(cast(hit, y.dtype()), Op::Add), folded);
+    return {where(hit, wide * alu(Op::Reciprocal, {count}), zero_like(g))};
+  }
+  CHECK(op == Op::Mul, "no gradient of a reduction by {}", op_name(op));
+  // y / x, but the product of the others at the only zero, and 0 elsewhere when there are zeros.
+  const UOp is_zero = eq(x, number(0)), one = weak_literal(Scalar(1), x.dtype());
+  const UOp zeros = prepend(fold(cast(is_zero, y.dtype()), Op::Add), folded);
+  const UOp others = prepend(fold(where(is_zero, one, x), Op::Mul), folded);
+  const UOp none_zero = eq(zeros, number(0)), is_only_zero = eq(zeros, number(1)) & is_zero;
+  const UOp rest = where(is_only_zero, others, zero_like(g));
+  return {wide * where(none_zero, result * alu(Op::Reciprocal, {where(is_zero, one, x)}), rest)};
+}
+
+List grad_movement(const Match& m) { return {invert_movement(m.root(), incoming(m))}; }
+
+List grad_expand(const Match& m) {
+  const UOp &y = m.root(), &g = incoming(m);
+  const int32_t n = static_cast<int32_t>(y.src(1).n_srcs());
+  const UOp total = UOp::make(Op::Reduce, {cast(g, sum_dtype(g.dtype()))}, ReduceArg{Op::Add, n});
+  return {cast(total, g.dtype())};
+}
+
+List grad_stack(const Match& m) {
+  List out;
+  for (size_t i = 0; i < m.root().n_srcs(); i++) {
+    const UOp& lane = m.root().src(i);
+    Shape offset(incoming(m).shape().size(), SInt(0)), size = incoming(m).shape();
+    offset[0] = static_cast<int64_t>(i);
+    size[0] = 1;
+    out.push_back(reshape(shrink(incoming(m), offset, size), lane.shape()));
+  }
+  return out;
+}
+
+List grad_copy(const Match& m) {
+  const std::string& home = m.root().src(0).device();
+  return {home.empty() ? incoming(m) : UOp::make(Op::Copy, {incoming(m)}, DeviceArg(home))};
+}
+
+List grad_contiguous_backward(const Match& m) { return {UOp::make(Op::Contiguous, {incoming(m)})}; }
+
+// What an assignment stored gets the gradient of the part it wrote; the memory before it gets the rest.
+List grad_after(const Match& m) {
+  const UOp &y = m.root(), &base = y.src(0), &written = y.src(1);
+  if (written.op() != Op::Store) return {};
+  const UOp& view = written.src(0);
+  List out(y.n_srcs());
+  out[1] = apply_view(view, base, incoming(m));
+  if (!covers_base(view, base)) out[0] = where(view_mask(view, base), zero_like(incoming(m)), incoming(m));
+  return out;
+}
+List grad_store(const Match& m) { return {{}, incoming(m)}; }
+
+constexpr auto kGradient = rules_for<List>(
+    rule(op<Op::Cast>(), fn(grad_identity)),                              //
+    rule(op<Op::Contiguous>(), fn(grad_identity)),                        //
+    rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),     //
+    rule(op<Op::Copy>(), fn(grad_copy)),                                  //
+    rule(op<Op::After>(), fn(grad_after)),                                //
+    rule(op<Op::Store>(), fn(grad_store)),                                //
+    rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                      //
+    rule(op<Op::Sin>(), fn(grad_sin)),                                    //
+    rule(op<Op::Log2>(), fn(grad_log2)),                                  //
+    rule(op<Op::Exp2>(), fn(grad_exp2)),                                  //
+    rule(op<Op::Sqrt>(), fn(grad_sqrt)),                                  //
+    rule(op<Op::Neg>(), fn(grad_neg)),                                    //
+    rule(op<Op::Add>(), fn(grad_add)),                                    //
+    rule(op<Op::Sub>(), fn(grad_sub)),                                    //
+    rule(op<Op::Mul>(), fn(grad_mul)),                                    //
+    rule(op<Op::FDiv>(), fn(grad_fdiv)),                                  //
+    rule(op<Op::MulAcc>(), fn(grad_mulacc)),                              //
+    rule(op<Op::Max>(), fn(grad_max)),                                    //
+    rule(op<Op::Pow>(), fn(grad_pow)),                                    //
+    rule(op<Op::Where>(), fn(grad_where)),                                //
+    rule(op<Op::Reduce>(), fn(grad_reduce)),                              //
+    rule(op<Op::Reshape>(), fn(grad_movement)),                           //
+    rule(op<Op::Permute>(), fn(grad_movement)),                           //
+    rule(op<Op::Flip>(), fn(grad_movement)),                              //
+    rule(op<Op::Pad>(), fn(grad_movement)),                               //
+    rule(op<Op::Shrink>(), fn(grad_movement)),                            //
+    rule(op<Op::Expand>(), fn(grad_expand)),                              //
+    rule(op<Op::Stack>(), fn(grad_stack)));
+
+// Integers, comparisons, leaves, steps and what stops gradients by its meaning.
+constexpr OpSet kNoGradient = {
+    Op::Special, Op::Buffer, Op::Param,    Op::Const,    Op::Range, Op::Bitcast, Op::Trunc, Op::Shl,
+    Op::Shr,     Op::CDiv,   Op::CMod,     Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe, Op::CmpEq,
+    Op::Xor,     Op::Or,     Op::And,      Op::Threefry, Op::Detach};
+// Ops of kernels and programs.
+constexpr OpSet kRefused = {Op::Noop, Op::Call,    Op::Linear, Op::Sink, Op::Group, Op::Index,
+                            Op::Load, Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage};
+
+constexpr OpSet ops_with_rule() {
+  OpSet ops;
+  for (const auto& entry : kGradient.rules) ops = ops | kGradient.nodes[entry.info.left].ops;
+  return ops;
+}
+constexpr OpSet kWithRule = ops_with_rule();
+
+// Nodes through which the root depends on a target, differentiably.
+std::unordered_set<const Node*> nodes_on_path(const std::vector<UOp>& order, std::span<const UOp> targets) {
+  std::unordered_set<const Node*> on_path;
+  for (const UOp& t : targets) on_path.insert(t.node());
+  for (const UOp& u : order) {
+    if (kNoGradient.contains(u.op()) || !(is_float(u.dtype()) || u.op() == Op::Store)) continue;
+    for (const UOp& s : u.srcs()) {
+      if (!on_path.count(s.node())) continue;
+      on_path.insert(u.node());
+      break;
+    }
+  }
+  return on_path;
+}
+
+// A gradient with the shape and dtype of the value it belongs to: broadcast axes are folded.
+UOp fit_to(const UOp& g, const UOp& value) {
+  UOp out = g;
+  const Shape &from = g.shape(), &to = value.shape();
+  if (!(from == to)) {
+    const size_t lead = from.size() > to.size() ? from.size() - to.size() : 0;
+    std::vector<int> folded;
+    for (size_t i = 0; i < from.size(); i++)
+      if (i < lead || (to[i - lead] == SInt(1) && !(from[i] == SInt(1)))) folded.push_back(static_cast<int>(i));
+    if (!folded.empty()) {
+      out = reduce(cast(out, sum_dtype(strong(out.dtype()))), Op::Add, folded);
+      Shape kept;
+      for (size_t i = 0; i < to.size(); i++) kept.push_back(lead + i < from.size() ? to[i] : SInt(1));
+      out = reshape(out, kept);
+    }
+    out = broadcast_to(out, to);  // a literal's gradient may be narrower than the value
+  }
+  return cast(out, value.dtype());
+}
+
+}  // namespace
+
+GradientKind gradient_kind(Op op) {
+  if (kWithRule.contains(op)) return GradientKind::Rule;
+  if (kNoGradient.contains(op)) return GradientKind::None;
+  CHECK(kRefused.contains(op), "{} has no entry for gradients", op_name(op));
+  return GradientKind::Refused;
+}
+
+std::vector<UOp> gradients(const UOp& root, const UOp& root_grad, std::span<const UOp> targets) {
+  static const Matcher<List> matcher(kGradient);
+  const std::vector<UOp> order = toposort(root);
+  const std::unordered_set<const Node*> on_path = nodes_on_path(order, targets);
+  std::unordered_map<const Node*, UOp> grads;
+  if (on_path.count(root.node())) grads.emplace(root.node(), fit_to(root_grad, root));
+  for (size_t i = order.size(); i-- > 0;) {
+    const UOp& u = order[i];
+    const auto own = grads.find(u.node());
+    if (own == grads.end() || u.n_srcs() == 0 || kNoGradient.contains(u.op())) continue;
+    bool wanted = false;
+    for (const UOp& s : u.srcs()) wanted = wanted || on_path.count(s.node());
+    if (!wanted) continue;
+    Incoming context{own->second};
+    const List list = matcher.rewrite(u, context);
+    if (list.empty()) user_runtime_error("failed to compute gradient for {}", op_name(u.op()));
+    for (size_t k = 0; k < list.size(); k++) {
+      const UOp& s = u.src(k);
+      if (!list[k] || !on_path.count(s.node())) continue;
+      // A Store stands for the value that it writes.
+      const UOp g = s.op() == Op::Store ? list[k] : fit_to(list[k], s);
+      const auto [known, is_new] = grads.emplace(s.node(), g);
+      if (!is_new) known->second = known->second + g;
+    }
+  }
+  std::vector<UOp> out;
+  for (const UOp& t : targets) {
+    const auto found = grads.find(t.node());
+    out.push_back(found == grads.end() ? UOp() : found->second);
+  }
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,214 @@
+#include "tensor/random.h"
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <numbers>
+
+#include "tensor/place.h"
+#include "tensor/promote.h"
+
+namespace lathe {
+namespace {
+
+constexpr std::array<uint32_t, 64> kSha256Rounds = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
+    0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
+    0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147,
+    0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
+    0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
+    0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+// Most words one call of threefry_words makes: both halves are counted in 32 bits.
+constexpr int64_t kMaxWords = 0xffffffff;
+
+// The generator of one device: its key, and how many words were drawn. The counter lives in memory and every draw writes it
+// in the graph, so that a captured graph draws new numbers on every replay.
+struct Generator {
+  Tensor key, counter;
+};
+struct Generators {
+  std::mutex mutex;
+  uint32_t seed = static_cast<uint32_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  std::map<std::string, Generator> by_device;
+};
+Generators& generators() {
+  static auto* const all = new Generators;
+  return *all;
+}
+
+Generator& generator_of(Generators& all, const std::string& device) {
+  const auto found = all.by_device.find(device);
+  if (found != all.by_device.end()) return found->second;
+  const uint64_t key = static_cast<uint64_t>(all.seed) << 32 | device_key(static_cast<uint32_t>(all.by_device.size()));
+  const TensorOptions options{DType::UInt64, device};
+  return all.by_device.emplace(device, Generator{Tensor::from(std::vector<uint64_t>{key}, options),
+                                                 Tensor::from(std::vector<uint64_t>{0}, options)}).first->second;
+}
+
+Tensor low_word(const Tensor& x) { return x.bitwise_and(Tensor(int64_t{0xffffffff})).cast(DType::UInt32); }
+Tensor high_word(const Tensor& x) { return x.rshift(Tensor(32)).cast(DType::UInt32); }
+
+Tensor encrypt(const Tensor& counter, const Tensor& key) { return Tensor(alu(Op::Threefry, {counter.uop(), key.uop()})); }
+
+Tensor draw_words(const std::string& device, int64_t count) {
+  Generators& all = generators();
+  std::lock_guard lock(all.mutex);
+  Generator& g = generator_of(all, device);
+  std::vector<Tensor> pieces;
+  for (int64_t left = count; left > 0; left -= kMaxWords) {
+    const int64_t n = std::min(left, kMaxWords);
+    g.counter += Tensor(n);
+    const Tensor before = g.counter.sub(Tensor(n));
+    pieces.push_back(threefry_words(encrypt(before, g.key), n));
+  }
+  return Tensor::cat(pieces);
+}
+
+DType unsigned_of_width(DType d) {
+  switch (item_size(d)) {
+    case 1: return DType::UInt8;
+    case 2: return DType::UInt16;
+    case 4: return DType::UInt32;
+    default: return DType::UInt64;
+  }
+}
+
+int64_t concrete_size(const Shape& shape) {
+  for (const SInt& d : shape)
+    if (!d.is_const() || d.value() < 0) value_error("invalid shape {} for random numbers", to_string(shape));
+  return prod(shape).value();
+}
+
+double fan_in(const Shape& shape) {
+  double n = 1;
+  for (size_t i = 1; i < shape.size(); i++) n *= static_cast<double>(shape[i].value());
+  return n;
+}
+
+TensorOptions like(const Tensor& t, const TensorOptions& options) {
+  if (!options.dtype && is_weak(t.dtype())) value_error("random numbers like a tensor of weak dtype {} need a dtype", dtype_text(t.dtype()));
+  return {options.dtype.value_or(t.dtype()), options.device.empty() ? t.device() : options.device};
+}
+
+}  // namespace
+
+uint32_t device_key(uint32_t number) {
+  std::array<uint32_t, 8> h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  // One block: four message bytes, the end mark, and the length of 32 bits.
+  std::array<uint32_t, 64> w{};
+  w[0] = number;
+  w[1] = 0x80000000;
+  w[15] = 32;
+  const auto rotated = [](uint32_t v, int n) { return std::rotr(v, n); };
+  for (size_t i = 16; i < 64; i++) {
+    const uint32_t s0 = rotated(w[i - 15], 7) ^ rotated(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const uint32_t s1 = rotated(w[i - 2], 17) ^ rotated(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+  }
+  std::array<uint32_t, 8> v = h;
+  for (size_t i = 0; i < 64; i++) {
+    const uint32_t s1 = rotated(v[4], 6) ^ rotated(v[4], 11) ^ rotated(v[4], 25);
+    const uint32_t t1 = v[7] + s1 + ((v[4] & v[5]) ^ (~v[4] & v[6])) + kSha256Rounds[i] + w[i];
+    const uint32_t s0 = rotated(v[0], 2) ^ rotated(v[0], 13) ^ rotated(v[0], 22);
+    const uint32_t t2 = s0 + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+    v = {t1 + t2, v[0], v[1], v[2], v[3] + t1, v[4], v[5], v[6]};
+  }
+  return h[7] + v[7];
+}
+
+Tensor threefry_words(const Tensor& key, int64_t count) {
+  const int64_t half = (count + 1) / 2;
+  const Tensor first = Tensor::arange(0, half, 1, {DType::UInt64, ""});
+  const Tensor counters = first.add(Tensor(half)).lshift(Tensor(32)).bitwise_or(first);
+  const Tensor x = encrypt(counters, key);
+  const Tensor words = Tensor::cat({low_word(x), high_word(x)});
+  return words.shrink_to({SInt(count)});
+}
+
+Tensor unit_interval(const Tensor& bits, DType dtype) {
+  // The top mantissa bits with the exponent of 1.0 make a number in [1, 2).
+  const int width = bit_width(dtype), mantissa = float_format(dtype).mantissa_bits;
+  const Scalar one(static_cast<int128>(encode(Scalar(1.0), dtype)));
+  const Tensor in_1_2 = bits.rshift(Tensor(width - mantissa)).bitwise_or(Tensor(one)).bitcast(dtype);
+  return in_1_2.sub(1.0);
+}
+
+void Tensor::manual_seed(uint32_t seed) {
+  Generators& all = generators();
+  std::lock_guard lock(all.mutex);
+  all.seed = seed;
+  all.by_device.clear();
+}
+
+Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(default_float());
+  if (!is_float(dtype) || is_weak(dtype)) value_error("rand only supports concrete float dtypes, got {}", dtype_text(dtype));
+  const int64_t n = concrete_size(shape);
+  const std::string device = place(options.device);
+  if (n == 0) return constant_of(shape, 0, dtype);
+  const int64_t words = (n * item_size(dtype) + 3) / 4;
+  Tensor bits = draw_words(device, words);
+  const DType unsigned_type = unsigned_of_width(dtype);
+  if (unsigned_type != DType::UInt32) bits = bits.bitcast(unsigned_type).shrink_to({SInt(n)});
+  return unit_interval(bits, dtype).reshape(shape).contiguous();
+}
+
+Tensor Tensor::randn(const Shape& shape, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(default_float());
+  if (!is_float(dtype) || is_weak(dtype)) value_error("randn only supports concrete float dtypes, got {}", dtype_text(dtype));
+  // Box and Muller: an angle and a radius.
+  Shape pair = shape;
+  pair.insert(pair.begin(), SInt(2));
+  const Tensor u = rand(pair, {DType::Float32, options.device});
+  const Tensor angle = u.at(0).mul(2 * std::numbers::pi), radius = Tensor(1).sub(u.at(1)).log().mul(-2).sqrt();
+  return angle.cos().mul(radius).cast(dtype);
+}
+
+Tensor Tensor::uniform(const Shape& shape, double low, double high, const TensorOptions& options) {
+  if (!(low < high)) value_error("uniform requires low < high, got {} and {}", low, high);
+  const DType dtype = options.dtype.value_or(default_float());
+  const Tensor unit = rand(shape, {is_float(dtype) ? dtype : default_float(), options.device});
+  return unit.mul(high - low).cast(dtype).add(Tensor(Scalar(low), is_float(dtype) ? DType::WeakFloat : DType::WeakInt));
+}
+
+Tensor Tensor::normal(const Shape& shape, double mean, double std, const TensorOptions& options) {
+  if (std < 0) value_error("normal requires std >= 0, got {}", std);
+  return randn(shape, options).mul(std).add(mean);
+}
+
+Tensor Tensor::randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
+  const DType dtype = options.dtype.value_or(DType::Int32);
+  if (!is_int(dtype) || is_weak(dtype)) type_error("randint dtype must be int, got {}", dtype_text(dtype));
+  if (low >= high) value_error("randint requires low < high, got {} and {}", low, high);
+  const Tensor unit = rand(shape, {default_float(), options.device});
+  return unit.mul(static_cast<double>(high - low)).cast(dtype).add(low);
+}
+
+Tensor Tensor::scaled_uniform(const Shape& shape, const TensorOptions& options) {
+  return uniform(shape, -1, 1, options).mul(1 / std::sqrt(static_cast<double>(concrete_size(shape))));
+}
+
+Tensor Tensor::glorot_uniform(const Shape& shape, const TensorOptions& options) {
+  const double first = shape.empty() ? 1 : static_cast<double>(shape[0].value());
+  const double bound = std::sqrt(6 / (first + fan_in(shape)));
+  return uniform(shape, -1, 1, options).mul(bound);
+}
+
+Tensor Tensor::kaiming_uniform(const Shape& shape, double a, const TensorOptions& options) {
+  const double bound = std::sqrt(6 / (1 + a * a) / fan_in(shape));
+  return uniform(shape, -bound, bound, options);
+}
+
+Tensor Tensor::kaiming_normal(const Shape& shape, double a, const TensorOptions& options) {
+  return normal(shape, 0, std::sqrt(2 / (1 + a * a) / fan_in(shape)), options);
+}
+
+Tensor Tensor::rand_like(const TensorOptions& options) const { return rand(shape(), like(*this, options)); }
+Tensor Tensor::randn_like(const TensorOptions& options) const { return randn(shape(), like(*this, options)); }
+
+}  // namespace lathe

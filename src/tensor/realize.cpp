@@ -1,0 +1,267 @@
+// Running graphs, reading values, writing to memory.
+#include "engine/realize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tensor/place.h"
+#include "tensor/promote.h"
+#include "tensor/state.h"
+#include "tensor/view.h"
+
+namespace lathe {
+namespace {
+
+using States = std::vector<std::shared_ptr<TensorState>>;
+
+// Constants have no device and weak values no storage: nothing to run. A view of memory is there already.
+bool needs_run(const UOp& u) {
+  if (u.device().empty() || is_weak(u.dtype())) return false;
+  const Op base = view_base(u).op();
+  return base != Op::Buffer && base != Op::Param;
+}
+
+void replace_in(const States& states, const std::vector<std::pair<UOp, UOp>>& map) {
+  if (map.empty() || states.empty()) return;
+  std::vector<UOp> nodes;
+  for (const auto& s : states) nodes.push_back(s->uop);
+  const UOp after = substitute(sink(nodes), map);
+  for (size_t i = 0; i < states.size(); i++)
+    if (!(after.src(i) == states[i]->uop)) LiveTensors::instance().set(*states[i], after.src(i));
+}
+
+// The states of memory that a set of graphs writes: for each Buffer the Afters that no later After builds on.
+class Writes {
+ public:
+  explicit Writes(const UOp& graph) {
+    std::unordered_set<const Node*> superseded;
+    std::vector<UOp> afters;
+    for (const UOp& u : toposort(graph)) {
+      if (u.op() != Op::After || !is_storage(u)) continue;
+      afters.push_back(u);
+      superseded.insert(u.src(0).node());
+    }
+    for (const UOp& u : afters) {
+      if (!superseded.count(u.node())) last_.insert(u.node());
+      roots_.insert(storage_root(u).node());
+    }
+  }
+  bool empty() const { return roots_.empty(); }
+  // Whether `storage` is a state of memory that the writes leave behind.
+  bool overwrites(const UOp& storage) const {
+    if (!roots_.count(storage_root(storage).node())) return false;
+    for (UOp u = storage; u.op() == Op::After || is_storage(u); u = u.src(0)) {
+      if (last_.count(u.node())) return false;
+      if (u.op() != Op::After) break;
+    }
+    return true;
+  }
+  bool is_last(const UOp& u) const { return last_.count(u.node()) != 0; }
+
+ private:
+  std::unordered_set<const Node*> last_, roots_;
+};
+
+// Expressions that read memory as it was before `writes`. They have to run in the same go, since afterwards their input is
+// gone. Views of memory do not count: they show what is there.
+States pending_readers(const States& live, const Writes& writes) {
+  States candidates;
+  std::vector<UOp> nodes;
+  for (const auto& s : live) {
+    if (!needs_run(s->uop) || is_storage(view_base(s->uop))) continue;
+    candidates.push_back(s);
+    nodes.push_back(s->uop);
+  }
+  std::unordered_set<const Node*> readers;
+  for (const UOp& u : toposort(sink(nodes), [&](const UOp& u) { return !writes.is_last(u); })) {
+    const bool in_place = u.op() == Op::After && is_storage(u);
+    for (const UOp& s : u.srcs()) {
+      // The target of a Store and the first source of an After name memory; they do not read it.
+      if (&s == &u.srcs()[0] && (in_place || u.op() == Op::Store)) continue;
+      if (readers.count(s.node()) || (is_storage(s) && writes.overwrites(s))) readers.insert(u.node());
+    }
+  }
+  States out;
+  for (const auto& s : candidates)
+    if (readers.count(s->uop.node())) out.push_back(s);
+  return out;
+}
+
+// Everything that has to run so that `roots` may run: grows until no write hides a value that is still wanted.
+std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live) {
+  std::unordered_set<const Node*> known;
+  for (const UOp& r : roots) known.insert(r.node());
+  for (size_t before = 0; before != roots.size();) {
+    before = roots.size();
+    const Writes writes(sink(roots));
+    if (writes.empty()) break;
+    for (const auto& s : pending_readers(live, writes)) {
+      if (s->is_gradient)
+        s->is_stale = true;  // rarely read after the step that used it: an error then, instead of memory now
+      else if (known.insert(s->uop.node()).second)
+        roots.push_back(s->uop);
+    }
+  }
+  return roots;
+}
+
+void run(std::vector<UOp> roots) {
+  std::vector<UOp> needed;
+  for (UOp& r : roots)
+    if (needs_run(r) && std::find(needed.begin(), needed.end(), r) == needed.end()) needed.push_back(std::move(r));
+  if (needed.empty()) return;
+  const States live = LiveTensors::instance().all();
+  needed = with_pending_readers(std::move(needed), live);
+  std::vector<std::pair<UOp, UOp>> map;
+  for (Becomes& b : lathe::realize(needed)) map.emplace_back(std::move(b.from), std::move(b.to));
+  States lazy;
+  for (const auto& s : live)
+    if (view_base(s->uop).op() != Op::Buffer) lazy.push_back(s);
+  replace_in(lazy, map);
+}
+
+}  // namespace
+
+Tensor::Tensor() : Tensor(Scalar(0.0)) {}
+Tensor::Tensor(const Scalar& v) : Tensor(constant(v)) {}
+Tensor::Tensor(const Scalar& v, DType dtype)
+    : Tensor(is_weak(dtype) ? weak_literal(v, dtype) : constant(dtype, v)) {}
+Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(std::move(uop))) {}
+
+const UOp& Tensor::uop() const { return state_->node(); }
+SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }
+
+int64_t Tensor::element_size() const {
+  if (is_weak(dtype())) user_runtime_error("element_size requires a concrete dtype, got {}", dtype_text(dtype()));
+  return item_size(dtype());
+}
+
+int64_t Tensor::len() const {
+  if (ndim() == 0) type_error("len() of a 0-d tensor");
+  return shape()[0].value();
+}
+
+Tensor& Tensor::set_param(bool flag) {
+  state_->is_param = flag;
+  return *this;
+}
+bool Tensor::is_param() const { return state_->is_param; }
+
+std::string Tensor::to_string() const {
+  const std::string where = device().empty() ? "None" : device();
+  const std::string gradient = state_->grad ? TensorState::handle(state_->grad).to_string() : "None";
+  return fmt::format("<Tensor <UOp {} {} {}> on {} with grad {}>", where, lathe::to_string(shape()), dtype_text(dtype()),
+                     where, gradient);
+}
+
+const Tensor& Tensor::realize() const {
+  run({uop()});
+  return *this;
+}
+
+void Tensor::realize(std::span<const Tensor> tensors) {
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  run(std::move(roots));
+}
+
+bool Tensor::is_realized() const { return view_base(uop()).op() == Op::Buffer; }
+
+std::vector<std::byte> Tensor::read(DType dtype) const {
+  Tensor value = cast(strong(this->dtype())).cast(dtype);
+  for (const SInt& d : value.shape())
+    if (!d.is_const()) value_error("cannot read a tensor of symbolic shape {}", lathe::to_string(shape()));
+  std::vector<std::byte> out(static_cast<size_t>(value.numel().value() * item_size(dtype)));
+  if (out.empty()) return out;
+  if (value.device().empty()) value = value.clone();
+  if (!has_buffer_identity(value.uop())) value = value.contiguous();
+  value.realize();
+  read_buffer(value.uop(), out.data(), out.size());
+  return out;
+}
+
+std::vector<std::byte> Tensor::bytes() const { return read(strong(dtype())); }
+
+void Tensor::write(const UOp& given, bool is_temporary) {
+  UOp target = uop();
+  if (target == given) return;
+  LiveTensors& live = LiveTensors::instance();
+  if (is_weak(target.dtype())) {
+    target = lathe::cast(target, strong(target.dtype()));
+    live.set(*state_, target);
+  }
+  UOp value = is_weak_literal(given) ? constant(target.dtype(), given.value()) : given;
+  if (!(value.shape() == target.shape())) value = Tensor(value).expand(target.shape()).uop();
+  if (!value.device().empty() && !target.device().empty() && value.device() != target.device())
+    user_runtime_error("assign device mismatch {} != {}", target.device(), value.device());
+  if (value.dtype() != target.dtype())
+    user_runtime_error("assign dtype mismatch {} != {}", dtype_text(target.dtype()), dtype_text(value.dtype()));
+
+  const UOp base = view_base(target);
+  if (!is_storage(base)) {
+    if (is_temporary)
+      user_runtime_error(
+          "cannot assign into a temporary view of a value without memory, the result would be lost: use set() on the "
+          "tensor itself, or realize() it first");
+    // An expression changes by taking another; memory must stay that of one tensor.
+    live.set(*state_, is_storage(view_base(value)) ? stored(value, value.device()) : value);
+    return;
+  }
+  if (repeats_elements(target, base)) user_runtime_error("cannot assign to an expanded view: its elements share memory");
+  const UOp after = UOp::make(Op::After, {base, store(target, value)});
+  replace_in(live.views_of(base), {{base, after}});
+}
+
+Tensor& Tensor::assign(const Tensor& x) & {
+  write(x.uop(), false);
+  return *this;
+}
+Tensor Tensor::assign(const Tensor& x) && {
+  write(x.uop(), true);
+  return std::move(*this);
+}
+
+Tensor& Tensor::replace(const Tensor& x) {
+  if (!(shape() == x.shape()))
+    value_error("replace shape mismatch {} != {}", lathe::to_string(shape()), lathe::to_string(x.shape()));
+  LiveTensors::instance().set(*state_, x.uop());
+  return *this;
+}
+
+Tensor Tensor::clone(const std::string& device) const {
+  Tensor out(stored(uop(), place(device.empty() ? this->device() : device)));
+  out.state_->is_param = state_->is_param;
+  if (state_->grad) out.set_grad(TensorState::handle(state_->grad).clone(device));
+  return out;
+}
+
+Tensor Tensor::detach() const { return Tensor(UOp::make(Op::Detach, {uop()})); }
+
+Tensor Tensor::contiguous() const {
+  const UOp& u = uop();
+  if (is_weak(u.dtype()) || u.device().empty() || u.op() == Op::Contiguous || has_buffer_identity(u)) return Tensor(u);
+  return Tensor(UOp::make(Op::Contiguous, {u}));
+}
+Tensor Tensor::contiguous_backward() const { return Tensor(UOp::make(Op::ContiguousBackward, {uop()})); }
+
+Tensor Tensor::to(const std::string& device) const {
+  const std::string where = place(device);
+  if (this->device().empty() || this->device() == where) return *this;
+  Tensor out(UOp::make(Op::Copy, {uop()}, DeviceArg(where)));
+  out.state_->is_param = state_->is_param;
+  if (state_->grad) out.set_grad(TensorState::handle(state_->grad).to(where));
+  return out;
+}
+
+Tensor& Tensor::move_to(const std::string& device) {
+  const Tensor moved = to(device);
+  if (moved.is_same(*this)) return *this;
+  LiveTensors::instance().set(*state_, moved.uop());
+  state_->grad = moved.state_->grad;
+  return *this;
+}
+
+}  // namespace lathe

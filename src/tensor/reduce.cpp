@@ -1,0 +1,202 @@
+// Reductions and running reductions.
+#include <algorithm>
+
+#include "tensor/promote.h"
+#include "tensor/tensor.h"
+
+namespace lathe {
+
+SmallVec<int, 6> Tensor::resolve_axes(const Axes& axes) const {
+  SmallVec<int, 6> out;
+  if (axes.all())
+    for (int i = 0; i < ndim(); i++) out.push_back(i);
+  else
+    for (int64_t a : axes.list()) {
+      const int axis = resolve_dim(a);
+      if (std::find(out.begin(), out.end(), axis) != out.end()) user_runtime_error("axis {} is named twice", a);
+      if (ndim() > 0) out.push_back(axis);
+    }
+  return out;
+}
+
+Tensor Tensor::reduce_axes(Op op, const Axes& axes, bool keepdim) const {
+  const SmallVec<int, 6> folded = resolve_axes(axes);
+  const Tensor out(reduce(cast(strong(dtype())).uop(), op, folded));
+  if (!keepdim) return out;
+  Shape kept = shape();
+  for (int axis : folded) kept[static_cast<size_t>(axis)] = 1;
+  return out.reshape(kept);
+}
+
+namespace {
+
+bool is_narrow_float(DType d) { return d == DType::Float16 || d == DType::BFloat16 || is_fp8(d); }
+
+// Number of elements folded into one.
+SInt count_folded(const Shape& shape, std::span<const int> axes) {
+  SInt n = 1;
+  for (int a : axes) n = n * shape[static_cast<size_t>(a)];
+  return n;
+}
+
+Tensor as_tensor(const SInt& n) { return Tensor(n.uop()); }
+
+DType mean_dtype(DType d) { return is_float(d) ? strong(d) : DType::Float32; }
+
+}  // namespace
+
+Tensor Tensor::sum(const Axes& axes, bool keepdim, std::optional<DType> dtype) const {
+  const DType own = strong(this->dtype());
+  const Tensor total = cast(dtype.value_or(sum_dtype(own))).reduce_axes(Op::Add, axes, keepdim);
+  return !dtype && is_narrow_float(own) ? total.cast(own) : total;
+}
+
+Tensor Tensor::prod(const Axes& axes, bool keepdim, std::optional<DType> dtype) const {
+  return cast(dtype.value_or(strong(this->dtype()))).reduce_axes(Op::Mul, axes, keepdim);
+}
+
+Tensor Tensor::max(const Axes& axes, bool keepdim) const { return reduce_axes(Op::Max, axes, keepdim); }
+Tensor Tensor::min(const Axes& axes, bool keepdim) const {
+  return cast(strong(dtype())).inverse().max(axes, keepdim).inverse();
+}
+Tensor Tensor::any(const Axes& axes, bool keepdim) const { return cast(DType::Bool).max(axes, keepdim); }
+Tensor Tensor::all(const Axes& axes, bool keepdim) const { return cast(DType::Bool).prod(axes, keepdim); }
+
+Tensor Tensor::mean(const Axes& axes, bool keepdim) const {
+  const SInt n = count_folded(shape(), resolve_axes(axes));
+  return cast(sum_dtype(strong(dtype()))).sum(axes, keepdim).div(as_tensor(n)).cast(mean_dtype(dtype()));
+}
+
+Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction) const {
+  const SInt n = count_folded(shape(), resolve_axes(axes));
+  const DType out = mean_dtype(dtype());
+  const Tensor x = cast(sum_dtype(out));
+  const Tensor squares = x.sub(x.mean(axes, true)).square();
+  const SInt divisor = n.is_const() ? SInt(std::max<int64_t>(0, n.value() - correction)) : n - SInt(correction);
+  return squares.sum(axes, keepdim).div(as_tensor(divisor)).cast(out);
+}
+
+Tensor Tensor::std(const Axes& axes, bool keepdim, int64_t correction) const {
+  return var(axes, keepdim, correction).sqrt();
+}
+
+Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {
+  if (!axis) return flatten().argmax(0);
+  const int dim = resolve_dim(*axis);
+  if (ndim() == 0) return constant_of({}, 0, DType::Int32);
+  const SInt size = shape()[static_cast<size_t>(dim)];
+  const Tensor is_max = eq(max(dim, true));
+  // Positions count down, so that the largest one among the maxima is the first.
+  Shape along(static_cast<size_t>(ndim()), SInt(1));
+  along[static_cast<size_t>(dim)] = size;
+  const Tensor from_end = arange(size.value(), 0, -1, {DType::Int32, ""}).reshape(along);
+  const Tensor best = is_max.where(from_end, 0).max(dim, keepdim);
+  return as_tensor(size).sub(best).cast(DType::Int32);
+}
+
+Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return inverse().argmax(axis, keepdim); }
+
+Tensor Tensor::logsumexp(const Axes& axes, bool keepdim) const {
+  const Tensor m = max(axes, true).detach();
+  const Tensor shifted = sub(m).exp().sum(axes, keepdim).log();
+  return shifted.add(keepdim ? m : m.reshape(shifted.shape()));
+}
+
+namespace {
+Tensor shifted_by_max(const Tensor& x, int64_t axis, std::optional<DType> dtype) {
+  const Tensor m = x.sub(x.max(static_cast<int>(axis), true).detach());
+  return dtype ? m.cast(*dtype) : m;
+}
+}  // namespace
+
+Tensor Tensor::softmax(int64_t axis, std::optional<DType> dtype) const {
+  const Tensor e = shifted_by_max(*this, axis, dtype).exp();
+  return e.div(e.sum(static_cast<int>(axis), true));
+}
+Tensor Tensor::log_softmax(int64_t axis, std::optional<DType> dtype) const {
+  const Tensor m = shifted_by_max(*this, axis, dtype);
+  return m.sub(m.exp().sum(static_cast<int>(axis), true).log());
+}
+Tensor Tensor::softmin(int64_t axis, std::optional<DType> dtype) const { return neg().softmax(axis, dtype); }
+
+Tensor Tensor::normalize(double p, int64_t dim, double eps) const {
+  const int axis = static_cast<int>(dim);
+  const Tensor norm = p == 0 ? ne(0).sum(axis, true) : abs().pow(p).sum(axis, true).pow(1 / p);
+  return div(norm.maximum(eps));
+}
+
+namespace {
+
+// Axes up to this length are folded directly, longer ones in blocks.
+constexpr int64_t kCumulativeBlock = 256;
+
+Scalar identity_element(Op op, DType d) {
+  if (op == Op::Max) return min_value(d);
+  return cast_scalar(Scalar(op == Op::Mul ? 1 : 0), d);
+}
+
+Tensor fold_last(Op op, const Tensor& x) {
+  if (op == Op::Max) return x.max(-1);
+  return op == Op::Mul ? x.prod(-1) : x.sum(-1);
+}
+
+Tensor combine(Op op, const Tensor& a, const Tensor& b) { return Tensor(promoted_alu(op, a.uop(), b.uop())); }
+
+}  // namespace
+
+// Element i of the result folds the elements up to i: windows of full length over the axis padded in front.
+Tensor Tensor::cumulative(Op op, int axis) const {
+  const SInt size = shape()[static_cast<size_t>(axis)];
+  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
+  pads.back() = {size - SInt(1), SInt(0)};
+  const Tensor padded = transpose(axis, -1).pad_constant(pads, identity_element(op, dtype()));
+  return fold_last(op, padded.pool(Ints(size.value()))).transpose(axis, -1);
+}
+
+Tensor Tensor::cumulative_in_stages(Op op, int64_t dim) const {
+  const int axis = resolve_dim(dim);
+  if (is_weak(dtype())) return cast(strong(dtype())).cumulative_in_stages(op, dim);
+  if (ndim() == 0 || numel() == SInt(0)) return *this;
+  const int64_t size = shape()[static_cast<size_t>(axis)].value();
+  if (size <= 2 * kCumulativeBlock) return cumulative(op, axis);
+  // Within blocks, then over the totals of the blocks before.
+  const int64_t blocks = (size + kCumulativeBlock - 1) / kCumulativeBlock;
+  const Scalar identity = identity_element(op, dtype());
+  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
+  pads.back() = {SInt(blocks * kCumulativeBlock - size), SInt(0)};
+  const Tensor in_blocks = transpose(axis, -1).pad_constant(pads, identity).unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
+  const int rank = static_cast<int>(in_blocks.ndim());
+  const Tensor within = in_blocks.cumulative(op, rank - 1);
+  AxisPairs last(static_cast<size_t>(rank), none), tail(static_cast<size_t>(ndim()), none);
+  last.back() = {SInt(kCumulativeBlock - 1), SInt(kCumulativeBlock)};
+  pads.back() = {SInt(1), SInt(-1)};
+  const Tensor totals = within.shrink(last).squeeze(-1);
+  const Tensor before = totals.pad_constant(pads, identity).cumulative_in_stages(op, -1).unsqueeze(-1);
+  tail.back() = {SInt(blocks * kCumulativeBlock - size), SInt(blocks * kCumulativeBlock)};
+  return combine(op, within, before).flatten(-2).shrink(tail).transpose(axis, -1);
+}
+
+Tensor Tensor::cumsum(int64_t axis) const { return cumulative_in_stages(Op::Add, axis); }
+Tensor Tensor::cumprod(int64_t axis) const { return cumulative_in_stages(Op::Mul, axis); }
+
+ValuesAndIndices Tensor::cummax(int64_t dim) const {
+  const int axis = resolve_dim(dim);
+  if (ndim() == 0) return {*this, constant_of({}, 0, DType::Int32)};
+  const Tensor x = transpose(axis, -1);
+  const Tensor values = x.cumulative_in_stages(Op::Max, -1);
+  // The first position whose element is the running maximum: the last one where the maximum has risen.
+  const SInt n = x.shape().back();
+  const Tensor position = arange(0, n.value(), 1, {DType::Int32, ""});
+  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
+  pads.back() = {SInt(1), SInt(-1)};
+  const Tensor risen = values.ne(values.pad_constant(pads, 0)).bitwise_or(position.eq(0));
+  const Tensor at = risen.where(position, 0).cumulative_in_stages(Op::Max, -1);
+  return {values.transpose(axis, -1), at.transpose(axis, -1)};
+}
+
+ValuesAndIndices Tensor::cummin(int64_t dim) const {
+  ValuesAndIndices flipped = inverse().cummax(dim);
+  return {flipped.values.inverse(), flipped.indices};
+}
+
+}  // namespace lathe

@@ -1,0 +1,30 @@
+// Comparisons of index expressions, and conjunctions and disjunctions of them.
+#pragma once
+#include <optional>
+
+#include "uop/scalar.h"
+#include "uop/uop.h"
+
+namespace lathe {
+
+// A simpler form of a CmpLt (CmpNe) of integers, or null.
+UOp fold_lt(const UOp& u);
+UOp fold_ne(const UOp& u);
+// !(X < 1), where X is a sum of positive multiples of variables that are never negative: X is positive exactly when one
+// of them is, so the factors go. Null where it is no such sum.
+UOp fold_simplex(const UOp& u);
+// Duplicates, opposites and bounds of one expression in a chain of bool And (Or), or null.
+UOp fold_clauses(const UOp& u);
+
+// A clause that bounds an integer expression: `X < c`, `!(X < c)`, `c < X` or `!(c < X)`.
+struct BoundClause {
+  UOp x;
+  bool is_upper;  // X <= limit, else X >= limit
+  int128 limit;
+};
+std::optional<BoundClause> bound_clause(const UOp& clause);
+
+// The node that `u` is the logical not of, or null.
+UOp negated(const UOp& u);
+
+}  // namespace lathe

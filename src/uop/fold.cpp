@@ -1,0 +1,92 @@
+#include "uop/fold.h"
+
+#include "uop/eval.h"
+
+namespace lathe {
+namespace {
+
+bool is_scalar_stack(const UOp& u) { return u.op() == Op::Stack && u.n_srcs() > 0 && u.ndim() == 1; }
+
+// Lane `i` of a constant operand, null where it is none.
+UOp constant_lane(const UOp& u, size_t i) {
+  const UOp& lane = is_scalar_stack(u) && u.n_srcs() > 1 ? u.src(i) : is_scalar_stack(u) ? u.src(0) : u;
+  return lane.is_const() ? lane : UOp();
+}
+
+// The value of one lane; null where it does not fold.
+UOp fold_lane(const UOp& u, size_t lane) {
+  SmallVec<Scalar, 3> values;
+  DType common = DType::Bool;
+  for (const UOp& s : u.srcs()) {
+    const UOp c = constant_lane(s, lane);
+    if (!c) return {};
+    values.push_back(c.value());
+    if (!c.is_invalid()) common = join(common, s.dtype());
+  }
+  // Both sides of a comparison are committed to the type they meet in, as they are when the program runs.
+  if (has_flag(u.op(), kComparison))
+    for (Scalar& v : values) v = cast_scalar(v, common);
+  const std::optional<Scalar> v = eval(u.op(), u.dtype(), {values.data(), values.size()});
+  if (!v) return {};
+  return v->is_invalid() ? invalid() : constant(u.dtype(), *v);
+}
+
+}  // namespace
+
+UOp fold_constants(const Match& m) {
+  const UOp& u = m.root();
+  if (u.op() == Op::Threefry) return {};
+  size_t lanes = 0;
+  for (const UOp& s : u.srcs()) {
+    if (is_scalar_stack(s))
+      lanes = std::max(lanes, s.n_srcs());
+    else if (!s.is_const())
+      return {};
+  }
+  if (!lanes) {
+    const UOp folded = fold_lane(u, 0);
+    return folded ? m.fit(folded) : folded;
+  }
+  SmallVec<UOp, 16> out;
+  for (size_t i = 0; i < lanes; i++) {
+    out.push_back(fold_lane(u, i));
+    if (!out.back()) return {};
+  }
+  return stack({out.data(), out.size()});
+}
+
+UOp fold_cast_of_constant(const Match& m) {
+  const UOp& u = m.root();
+  return u.src(0).is_invalid() ? u.src(0) : constant(u.dtype(), u.src(0).value());
+}
+
+UOp fold_bitcast_of_constant(const Match& m) {
+  const UOp &u = m.root(), &x = u.src(0);
+  if (x.is_invalid()) return x;
+  if (is_weak(x.dtype()) || is_weak(u.dtype()) || bit_width(x.dtype()) != bit_width(u.dtype())) return {};
+  return UOp::make(Op::Const, u.dtype(), {}, bitcast_scalar(x.value(), x.dtype(), u.dtype()));
+}
+
+UOp fold_single_value(const Match& m) {
+  const UOp& u = m.root();
+  if (is_float(u.dtype()) || u.dtype() == DType::Void) return {};
+  // Bounds look through Invalid, which a fold would lose; a gate reaches this node's own sources before its bounds are asked.
+  if (u.op() != Op::Param)
+    for (const UOp& s : u.srcs())
+      if (s.is_invalid() || s.op() == Op::Stack) return {};
+  const Bounds& b = u.bounds();
+  return b.is_single() ? m.fit(constant(u.dtype(), b.lo)) : UOp();
+}
+
+UOp constant_to_the_right(const Match& m) {
+  const UOp &u = m.root(), &a = u.src(0), &b = u.src(1);
+  return a.is_const() && !b.is_const() ? m.fit(alu(u.op(), {b, a})) : UOp();
+}
+
+UOp order_operands(const Match& m) {
+  const UOp &u = m.root(), &a = u.src(0), &b = u.src(1);
+  if (b.is_const() || compare_structure(b, a) >= 0) return {};
+  return m.fit(alu(u.op(), {b, a}));
+}
+
+}  // namespace lathe

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "uop/fold.h"
+#include "uop/linear_terms.h"
+
+namespace lathe {
+namespace {
+
+bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
+
+// Ops whose sources are evaluated in another scope than the node's own, or are addresses with gates of their own.
+constexpr OpSet kScopes = {Op::Index, Op::Reduce, Op::Stage, Op::End, Op::Store, Op::Call, Op::Sink};
+
+// `u` with `node` replaced, not looking into kScopes. `u` itself when `node` is not there.
+UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
+  constexpr size_t kMaxNodes = 512;  // beyond, the search would cost more than it gives: every Where asks
+  size_t visited = 0;
+  bool found = false;
+  const std::vector<UOp> order = toposort(u, [&](const UOp& n) {
+    found = found || n == node;
+    return !kScopes.contains(n.op()) && ++visited <= kMaxNodes;
+  });
+  if (!found || visited > kMaxNodes) return u;
+  std::unordered_map<const Node*, UOp> done{{node.node(), by}};
+  for (const UOp& n : order) {
+    if (n == node) continue;
+    SmallVec<UOp, 4> srcs;
+    bool changed = false;
+    for (const UOp& s : n.srcs()) {
+      const auto it = done.find(s.node());
+      srcs.push_back(it == done.end() ? s : it->second);
+      changed = changed || !(srcs.back() == s);
+    }
+    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
+  }
+  const auto it = done.find(u.node());
+  return it == done.end() ? u : it->second;
+}
+
+}  // namespace
+
+UOp push_op_into_gate(const Match& m) {
+  const UOp& u = m.root();
+  if (u.op() == Op::Where && !is_gated(u.src(0))) return {};  // branches have rules of their own
+  for (size_t i = 0; i < u.n_srcs(); i++) {
+    if (!is_gated(u.src(i))) continue;
+    SmallVec<UOp, 3> srcs(u.srcs().begin(), u.srcs().end());
+    srcs[i] = u.src(i).src(1);
+    // A cast or bitcast states its dtype, everything else derives it.
+    return where(u.src(i).src(0), u.with_srcs({srcs.data(), srcs.size()}), invalid());
+  }
+  return {};
+}
+
+UOp merge_selects(const Match& m) {
+  const UOp &u = m.root(), &a = u.src(0), &b = u.src(1);
+  if (a.op() != Op::Where || b.op() != Op::Where || !(a.src(0) == b.src(0))) return {};
+  const bool both_true = a.src(1).is_const() && b.src(1).is_const();
+  const bool both_false = a.src(2).is_const() && b.src(2).is_const();
+  if (!both_true && !both_false) return {};
+  if (a.src(2).is_invalid() || b.src(2).is_invalid()) return {};
+  return m.fit(where(a.src(0), alu(u.op(), {a.src(1), b.src(1)}), alu(u.op(), {a.src(2), b.src(2)})));
+}
+
+UOp merge_select_terms(const UOp& sum) {
+  std::optional<LinearSum> s = LinearSum::of(sum);
+  if (!s) return {};
+  auto scaled = [](const UOp& a, const Term& s, const UOp& b, const Term& t) {
+    LinearSum out;
+    const bool fits = out.add_scaled(a, s.factor) && out.add_scaled(b, t.factor);
+    out.normalize();
+    return fits ? out.to_uop() : UOp();
+  };
+  for (size_t i = 0; i < s->terms.size(); i++) {
+    const UOp& a = s->terms[i].base;
+    if (a.op() != Op::Where || is_gated(a)) continue;
+    for (size_t j = i + 1; j < s->terms.size(); j++) {
+      const UOp& b = s->terms[j].base;
+      if (b.op() != Op::Where || !(a.src(0) == b.src(0)) || is_gated(b)) continue;
+      const bool adds_nothing = (a.src(1).is_const() && b.src(1).is_const()) ||
+                                (a.src(2).is_const() && b.src(2).is_const()) ||
+                                (a.src(1).is_const(Scalar(0)) && b.src(2).is_const(Scalar(0))) ||
+                                (a.src(2).is_const(Scalar(0)) && b.src(1).is_const(Scalar(0)));
+      if (!adds_nothing) continue;
+      const UOp yes = scaled(a.src(1), s->terms[i], b.src(1), s->terms[j]);
+      const UOp no = scaled(a.src(2), s->terms[i], b.src(2), s->terms[j]);
+      if (!yes || !no) continue;
+      s->terms[i] = {where(a.src(0), yes, no), 1};
+      s->terms.erase(s->terms.begin() + static_cast<std::ptrdiff_t>(j));
+      s->normalize();
+      return s->to_uop();
+    }
+  }
+  return {};
+}
+
+UOp assume_condition(const Match& m) {
+  const UOp& u = m.root();
+  const UOp &cond = u.src(0), &yes = u.src(1), &no = u.src(2);
+  if (cond.is_const()) return {};
+  const UOp new_yes = yes.is_const() ? yes : replace_in_scope(yes, cond, constant(Scalar(true)));
+  const UOp new_no = no.is_const() ? no : replace_in_scope(no, cond, constant(Scalar(false)));
+  if (new_yes == yes && new_no == no) return {};
+  return m.fit(where(cond, new_yes, new_no));
+}
+
+// x -> a -> b is x -> b when a holds every value of x: by its type, or for integers by its bounds.
+UOp fold_cast_chain(const Match& m) {
+  const UOp &u = m.root(), &inner = u.src(0), &x = inner.src(0);
+  const DType a = inner.dtype();
+  bool exact = casts_losslessly(x.dtype(), a);
+  if (!exact && is_int(x.dtype()) && is_int(a)) {
+    const Bounds& b = x.bounds();
+    exact = !b.lo.less(min_value(a)) && !max_value(a).less(b.hi);
+  }
+  if (!exact) return {};
+  return cast(x, u.dtype());
+}
+
+}  // namespace lathe

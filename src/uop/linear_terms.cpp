@@ -1,0 +1,281 @@
+#include "uop/linear_terms.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lathe {
+namespace {
+
+constexpr int128 kLimit = static_cast<int128>(1) << 120;  // sums of a few such values cannot overflow
+
+bool in_limit(int128 v) { return v < kLimit && v > -kLimit; }
+
+bool is_int_const(const UOp& u) { return u.is_const() && (u.value().is_int() || u.value().is_bool()); }
+
+bool multiply(int128 a, int128 b, int128* out) { return !__builtin_mul_overflow(a, b, out) && in_limit(*out); }
+
+struct Product {
+  int128 constant = 1;
+  SmallVec<UOp, 8> factors;  // in structural order, repeated factors listed again
+};
+
+bool structurally_before(const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; }
+
+std::optional<Product> product_of(const UOp& u) {
+  Product p;
+  for (const UOp& f : split_operands(u, Op::Mul)) {
+    if (is_int_const(f)) {
+      if (!multiply(p.constant, f.value().as_int(), &p.constant)) return std::nullopt;
+    } else {
+      p.factors.push_back(f);
+    }
+  }
+  std::stable_sort(p.factors.begin(), p.factors.end(), structurally_before);
+  return p;
+}
+
+UOp to_uop(const Product& p) {
+  if (p.factors.empty()) return constant(Scalar(p.constant));
+  const UOp chain = join_operands({p.factors.data(), p.factors.size()}, Op::Mul, {});
+  return p.constant == 1 ? chain : alu(Op::Mul, {chain, constant(Scalar(p.constant))});
+}
+
+// The quotient of one product by another, null where factors of `v` are missing.
+std::optional<Product> quotient(const Product& u, const Product& v) {
+  if (v.constant == 0 || u.constant % v.constant != 0) return std::nullopt;
+  Product q{u.constant / v.constant, u.factors};
+  for (const UOp& f : v.factors) {
+    const auto it = std::find(q.factors.begin(), q.factors.end(), f);
+    if (it == q.factors.end()) return std::nullopt;
+    q.factors.erase(it);
+  }
+  return q;
+}
+
+}  // namespace
+
+SmallVec<UOp, 8> split_operands(const UOp& u, Op op) {
+  SmallVec<UOp, 8> out, stack{u};
+  while (!stack.empty()) {
+    const UOp top = stack.back();
+    stack.pop_back();
+    if (top.op() == op && top.dtype() == u.dtype()) {
+      stack.push_back(top.src(1));
+      stack.push_back(top.src(0));
+    } else {
+      out.push_back(top);
+    }
+  }
+  return out;
+}
+
+UOp join_operands(std::span<const UOp> operands, Op op, const UOp& identity) {
+  if (operands.empty()) return identity;
+  UOp chain = operands[0];
+  for (const UOp& u : operands.subspan(1)) chain = alu(op, {chain, u});
+  return chain;
+}
+
+void LinearSum::add(const UOp& base, int128 factor) { terms.push_back({base, factor}); }
+
+bool LinearSum::add_scaled(const UOp& u, int128 factor) {
+  struct Part {
+    UOp u;
+    int128 factor;
+  };
+  SmallVec<Part, 8> stack{{u, factor}};
+  while (!stack.empty()) {
+    Part p = stack.back();
+    stack.pop_back();
+    if (p.u.op() == Op::Add && p.u.dtype() == DType::WeakInt) {
+      stack.push_back({p.u.src(1), p.factor});
+      stack.push_back({p.u.src(0), p.factor});
+    } else if (p.u.op() == Op::Mul && p.u.dtype() == DType::WeakInt && is_int_const(p.u.src(1))) {
+      if (!multiply(p.factor, p.u.src(1).value().as_int(), &p.factor)) return false;
+      stack.push_back({p.u.src(0), p.factor});
+    } else if (is_int_const(p.u)) {
+      int128 value = 0;
+      if (!multiply(p.u.value().as_int(), p.factor, &value) || !in_limit(constant + value)) return false;
+      constant += value;
+    } else {
+      if (terms.size() >= kMaxTerms) return false;
+      terms.push_back({p.u, p.factor});
+    }
+  }
+  return true;
+}
+
+void LinearSum::normalize() {
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const Term& a, const Term& b) { return structurally_before(a.base, b.base); });
+  size_t n = 0;
+  for (size_t i = 0; i < terms.size();) {
+    int128 factor = 0;
+    size_t j = i;
+    while (j < terms.size() && terms[j].base == terms[i].base) factor += terms[j++].factor;
+    if (factor != 0) terms[n++] = {terms[i].base, factor};
+    i = j;
+  }
+  terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(n), terms.end());
+}
+
+std::optional<LinearSum> LinearSum::of(const UOp& u) {
+  LinearSum s;
+  if (!s.add_scaled(u, 1)) return std::nullopt;
+  s.normalize();
+  return s;
+}
+
+UOp LinearSum::to_uop() const {
+  UOp sum;
+  for (const Term& t : terms) {
+    const UOp term = t.factor == 1 ? t.base : alu(Op::Mul, {t.base, lathe::constant(Scalar(t.factor))});
+    sum = sum ? alu(Op::Add, {sum, term}) : term;
+  }
+  if (!sum) return lathe::constant(Scalar(constant));
+  return constant == 0 ? sum : alu(Op::Add, {sum, lathe::constant(Scalar(constant))});
+}
+
+int128 LinearSum::terms_gcd() const {
+  int128 g = 0;
+  for (const Term& t : terms) g = gcd(g, t.factor);
+  return g;
+}
+
+std::optional<IntInterval> interval_of(const LinearSum& s) {
+  IntInterval out{s.constant, s.constant};
+  for (const Term& t : s.terms) {
+    const Bounds& b = t.base.bounds();
+    int128 at_lo = 0, at_hi = 0;
+    if (!multiply(b.lo.as_int(), t.factor, &at_lo) || !multiply(b.hi.as_int(), t.factor, &at_hi))
+      return std::nullopt;
+    out.lo += t.factor > 0 ? at_lo : at_hi;
+    out.hi += t.factor > 0 ? at_hi : at_lo;
+    if (!in_limit(out.lo) || !in_limit(out.hi)) return std::nullopt;
+  }
+  return out;
+}
+
+int128 const_factor(const UOp& u) {
+  if (is_int_const(u)) return u.value().as_int();
+  if (u.op() == Op::Add) {
+    int128 g = 0;
+    for (const UOp& t : split_operands(u, Op::Add)) g = gcd(g, const_factor(t));
+    return g;
+  }
+  if (u.op() == Op::Stack) {
+    int128 g = 0;
+    for (const UOp& lane : u.srcs()) g = gcd(g, lane.op() == Op::Stack ? 1 : const_factor(lane));
+    return g;
+  }
+  if (u.op() == Op::Mul) {
+    if (is_int_const(u.src(0))) return u.src(0).value().as_int();
+    return is_int_const(u.src(1)) ? u.src(1).value().as_int() : 1;
+  }
+  if (u.op() == Op::Param && u.param().multiple_of != 0) return u.param().multiple_of;
+  return 1;
+}
+
+UOp divides(const UOp& u, int128 c) {
+  if (c == 1) return u;
+  if (is_int_const(u)) return u.value().as_int() % c == 0 ? constant(Scalar(u.value().as_int() / c)) : UOp();
+  if (u.op() == Op::Add || u.op() == Op::Mul) {
+    std::optional<LinearSum> s = LinearSum::of(u);
+    if (!s || s->constant % c != 0) return {};
+    s->constant /= c;
+    for (Term& t : s->terms) {
+      if (t.factor % c == 0) {
+        t.factor /= c;
+      } else {
+        const UOp q = t.base.op() == Op::Param ? divides(t.base, c / gcd(c, t.factor)) : UOp();
+        if (!q) return {};
+        t = {q, t.factor / gcd(c, t.factor)};
+      }
+    }
+    s->normalize();
+    return s->to_uop();
+  }
+  if (u.op() == Op::Param && u.param().multiple_of % c == 0) return alu(Op::FloorDiv, {u, constant(Scalar(c))});
+  return {};
+}
+
+UOp divide_exact(const UOp& u, const UOp& v) {
+  if (u == v) return constant(1);
+  if (is_int_const(v)) return v.value().as_int() == 0 ? UOp() : divides(u, v.value().as_int());
+  const std::optional<Product> divisor = product_of(v);
+  if (!divisor) return {};
+  if (u.op() == Op::Add) {  // a sum that is itself a factor is handled as a product of one factor first
+    LinearSum out;
+    for (const UOp& t : split_operands(u, Op::Add)) {
+      const std::optional<Product> p = product_of(t);
+      const std::optional<Product> q = p ? quotient(*p, *divisor) : std::nullopt;
+      if (!q || !out.add_scaled(to_uop(*q), 1)) return {};
+    }
+    out.normalize();
+    return out.to_uop();
+  }
+  const std::optional<Product> p = product_of(u);
+  const std::optional<Product> q = p ? quotient(*p, *divisor) : std::nullopt;
+  return q ? to_uop(*q) : UOp();
+}
+
+UOp common_factor(std::span<const UOp> list) {
+  std::optional<Product> common;
+  for (const UOp& u : list) {
+    for (const UOp& t : split_operands(u, Op::Add)) {
+      std::optional<Product> p = product_of(t);
+      if (!p) return constant(1);
+      if (!common) {
+        common = std::move(p);
+        if (common->constant < 0) common->constant = -common->constant;
+        continue;
+      }
+      common->constant = gcd(common->constant, p->constant);
+      SmallVec<UOp, 8> kept;
+      for (const UOp& f : common->factors) {
+        const auto it = std::find(p->factors.begin(), p->factors.end(), f);
+        if (it == p->factors.end()) continue;
+        p->factors.erase(it);
+        kept.push_back(f);
+      }
+      common->factors = std::move(kept);
+    }
+  }
+  return common ? to_uop(*common) : constant(1);
+}
+
+std::pair<UOp, Scalar> pop_const(const UOp& u, Op op) {
+  if (u.op() == op && u.src(1).is_const()) return {u.src(0), u.src(1).value()};
+  switch (op) {
+    case Op::Mul: return {u, Scalar(1)};
+    case Op::And: return {u, is_bool(u.dtype()) ? Scalar(true) : Scalar(-1)};
+    case Op::Max: return {u, min_value(u.dtype())};
+    case Op::Add:
+    case Op::Or:
+    case Op::Xor: return {u, is_bool(u.dtype()) ? Scalar(false) : Scalar(0)};
+    default: CHECK(false, "{} has no identity element", op_name(op));
+  }
+}
+
+UOp normalize_sum(const UOp& u) {
+  const std::optional<LinearSum> s = LinearSum::of(u);
+  if (!s) return {};
+  const UOp sum = s->to_uop();
+  return sum == u ? UOp() : sum;
+}
+
+UOp normalize_product(const UOp& u) {
+  if (is_int_const(u.src(1)) && u.src(0).op() == Op::Add) {
+    LinearSum s;
+    if (!s.add_scaled(u, 1)) return {};
+    s.normalize();
+    return s.to_uop();
+  }
+  const std::optional<Product> p = product_of(u);
+  if (!p) return {};
+  if (p->constant == 0) return constant(0);
+  const UOp product = to_uop(*p);
+  return product == u ? UOp() : product;
+}
+
+}  // namespace lathe

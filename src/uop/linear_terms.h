@@ -1,0 +1,82 @@
+// Index expressions as sums of constant multiples, and products as lists of factors.
+#pragma once
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/small_vec.h"
+#include "uop/uop.h"
+
+namespace lathe {
+
+// Rounded towards minus infinity, and the matching remainder (it has the sign of b). b != 0.
+constexpr int128 floor_div(int128 a, int128 b) {
+  const int128 q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+constexpr int128 floor_mod(int128 a, int128 b) {
+  const int128 r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+// Non-negative; gcd(0, x) is |x|.
+constexpr int128 gcd(int128 a, int128 b) {
+  while (b != 0) {
+    const int128 r = a % b;
+    a = b;
+    b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+struct Term {
+  UOp base;  // neither a sum, nor a constant, nor a product with a constant
+  int128 factor;
+};
+
+// The exact value `constant + Σ factor·base` of a weakint expression. Bases are distinct, in structural order, and no
+// factor is 0, so equal sums have equal forms.
+struct LinearSum {
+  SmallVec<Term, 8> terms;
+  int128 constant = 0;
+
+  // nullopt where an intermediate leaves 120 bits or the sum has more than kMaxTerms terms.
+  static std::optional<LinearSum> of(const UOp& u);
+  static constexpr size_t kMaxTerms = 128;
+
+  void add(const UOp& base, int128 factor);         // call normalize() afterwards
+  bool add_scaled(const UOp& u, int128 factor);     // false as `of`; call normalize() afterwards
+  void normalize();
+  // Terms first, left-associated, then the constant.
+  UOp to_uop() const;
+  int128 terms_gcd() const;  // of the factors; 0 without terms
+};
+
+// Inclusive bounds of a sum; nullopt where a bound leaves 120 bits.
+struct IntInterval {
+  int128 lo, hi;
+};
+std::optional<IntInterval> interval_of(const LinearSum& s);
+
+// Operands of nested uses of one associative op of one dtype, left to right.
+SmallVec<UOp, 8> split_operands(const UOp& u, Op op);
+// A left-associated chain; `identity` when there are no operands.
+UOp join_operands(std::span<const UOp> operands, Op op, const UOp& identity);
+
+// Largest integer known to divide the value: of a constant itself, of a sum the gcd of its terms, of a product its
+// constant, of a variable its multiple_of, of a Stack the gcd of its lanes.
+int128 const_factor(const UOp& u);
+// u/c where that is an integer expression for certain, else null. c != 0.
+UOp divides(const UOp& u, int128 c);
+// u/v where every term of u contains the factors of v, else null.
+UOp divide_exact(const UOp& u, const UOp& v);
+// The product of the constant and the factors common to all.
+UOp common_factor(std::span<const UOp> list);
+// `x op c` as (x, c), everything else as (u, identity element of op).
+std::pair<UOp, Scalar> pop_const(const UOp& u, Op op);
+
+// Sums and products of weakints in normal form: like terms combined, operands in structural order, constants last and
+// constant factors distributed over sums. Null where `u` is in normal form.
+UOp normalize_sum(const UOp& u);
+UOp normalize_product(const UOp& u);
+
+}  // namespace lathe

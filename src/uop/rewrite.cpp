@@ -1,0 +1,187 @@
+#include "uop/rewrite.h"
+
+#include "base/knobs.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace lathe {
+
+namespace {
+
+std::atomic<RewriteTracer*> g_tracer{nullptr};
+
+// Rules may nest new work below what they make; only growth without end gets this many times deeper than REWRITE_LIMIT.
+constexpr uint32_t kDepthFactor = 100;
+constexpr size_t kRulesInMessage = 16;
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer) { return g_tracer.exchange(tracer); }
+
+Rewriter::Rewriter(const Matcher<UOp>& rules, RewriteOptions options)
+    : rules_(rules),
+      options_(std::move(options)),
+      match_(options_.ctx),
+      tracer_(g_tracer.load(std::memory_order_acquire)),
+      limit_(static_cast<uint32_t>(std::max(1, knob(Knob::REWRITE_LIMIT)))),
+      needs_opening_(options_.bottom_up || options_.gate) {}
+
+UOp Rewriter::operator()(const UOp& root) {
+  ErrorContext context([&] { return fmt::format("rewriting{}{}", *options_.name ? " in pass " : "", options_.name); });
+  if (!frames_.empty()) {  // an error ended the last run: its half-done nodes must not look like cycles
+    frames_.clear();
+    memo_ = FlatMap<const Node*, const UOp*>();
+  }
+  if (tracer_) tracer_->on_pass_begin(options_.name, root);
+  const auto [slot, fresh] = memo_.try_emplace(root.node(), nullptr);
+  if (fresh) {
+    push(keep(root), slot, nullptr, 0, 0);
+    while (!frames_.empty()) step();
+  } else {
+    result_ = memo_.at(slot).value;
+  }
+  if (tracer_) tracer_->on_pass_end(options_.name, *result_);
+  return *result_;
+}
+
+// Puts a node that is new in memo_ on the stack.
+void Rewriter::push(const UOp* node, size_t slot, const RuleInfo* rule, uint32_t chain, uint32_t depth) {
+  frames_.push_back({node, rule, slot, 0, chain, depth});
+}
+
+// Advances the top frame: opens it or its next source, or, when all sources have results, rebuilds it or applies the rules.
+void Rewriter::step() {
+  Frame& f = frames_.back();
+  const UOp* node = f.node;
+  if (!f.opened && needs_opening_) {
+    f.opened = true;
+    if (options_.gate && !options_.gate(*node)) return finish(node);
+    if (options_.bottom_up) {
+      if (UOp r = apply(*options_.bottom_up, *node)) return replace(keep(std::move(r)), &match_.rule());
+      if (match_.stopped_) return finish(node);
+    }
+  }
+  if (!visit_sources()) return;
+  if (f.changed) {
+    node = keep(rebuild(*node));
+    if (!options_.walk) return replace(node, nullptr);
+  }
+  if (UOp r = apply(rules_, *node)) return replace(keep(std::move(r)), &match_.rule());
+  finish(node);
+}
+
+// False when a source was put on the stack.
+bool Rewriter::visit_sources() {
+  Frame& f = frames_.back();
+  const std::span<const UOp> srcs = f.node->srcs();
+  for (; f.next_src < srcs.size(); f.next_src++) {
+    const UOp& s = srcs[f.next_src];
+    if (is_body(*f.node, f.next_src)) continue;
+    const auto [slot, fresh] = memo_.try_emplace(s.node(), nullptr);
+    if (fresh) {
+      if (s.n_srcs() == 0 && !needs_opening_ && !rules_.may_apply(s)) {
+        memo_.at(slot).value = &s;
+        continue;
+      }
+      push(&s, slot, nullptr, 0, f.depth);
+      return false;
+    }
+    const UOp* result = memo_.at(slot).value;
+    if (!result) fail("a rewrite of a node contains the node itself", s, nullptr);
+    f.changed |= !(*result == s);
+  }
+  return true;
+}
+
+// The result of the top frame will be that of `by`, which `rule` gave; without a rule it is the same node over the results
+// of its sources.
+void Rewriter::replace(const UOp* by, const RuleInfo* rule) {
+  if (options_.walk) return finish(by);
+  Frame& f = frames_.back();
+  const uint32_t chain = f.chain + (rule ? 1 : 0), depth = f.depth + (rule ? 1 : 0);
+  if (chain > limit_) fail("rules rewrite one node without end", *by, rule);
+  if (depth / kDepthFactor > limit_) fail("rewrites grow without end", *by, rule);
+  f.linked = true;
+  const auto [slot, fresh] = memo_.try_emplace(by->node(), nullptr);
+  if (fresh) {
+    push(by, slot, rule, chain, depth);
+    if (!rule) frames_.back().next_src = static_cast<uint32_t>(by->n_srcs());  // they are results already
+    return;
+  }
+  const UOp* result = memo_.at(slot).value;
+  if (!result) fail("rules rewrite in a circle", *by, rule);
+  finish(result);
+}
+
+// Files the result of the top frame, and of the frames below that only wait for it.
+void Rewriter::finish(const UOp* result) {
+  for (;;) {
+    const Frame f = frames_.back();
+    frames_.pop_back();
+    const size_t slot = memo_.at(f.slot).key == f.node->node() ? f.slot : memo_.position(f.node->node());
+    memo_.at(slot).value = result;
+    if (frames_.empty()) {
+      result_ = result;
+      return;
+    }
+    Frame& below = frames_.back();
+    if (below.linked) continue;
+    below.changed |= !(*result == below.node->src(below.next_src));
+    below.next_src++;
+    return;
+  }
+}
+
+UOp Rewriter::rebuild(const UOp& u) const {
+  SmallVec<UOp, 8> srcs;
+  for (uint32_t i = 0; i < u.n_srcs(); i++)
+    srcs.push_back(is_body(u, i) ? u.src(i) : **memo_.find(u.src(i).node()));
+  return u.with_srcs(srcs);
+}
+
+UOp Rewriter::apply(const Matcher<UOp>& rules, const UOp& u) {
+  match_.stopped_ = false;
+  if (!rules.may_apply(u)) return {};
+  if (!tracer_) {
+    UOp r = rules.rewrite(u, match_);
+    n_rewrites_ += r ? 1 : 0;
+    return r;
+  }
+  const Clock::time_point start = Clock::now();
+  UOp r = rules.rewrite(u, match_);
+  const Clock::duration time = Clock::now() - start;
+  if (r) {
+    n_rewrites_++;
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+    tracer_->on_match(match_.rule(), u, r, static_cast<uint64_t>(ns));
+  }
+  return r;
+}
+
+// Lists the rules that fired since `node` was first met, or the last ones.
+void Rewriter::fail(std::string_view what, const UOp& node, const RuleInfo* last) const {
+  std::vector<const RuleInfo*> rules;
+  if (last) rules.push_back(last);
+  for (size_t i = frames_.size(); i-- > 0 && rules.size() < kRulesInMessage && !(*frames_[i].node == node);)
+    if (frames_[i].rule) rules.push_back(frames_[i].rule);
+  std::string text = fmt::format("{} (at {} of {}); rules that fired, last first:", what, op_name(node.op()),
+                                 dtype_name(node.dtype()));
+  for (const RuleInfo* r : rules) text += fmt::format("\n  {}", rule_name(*r));
+  throw InternalError(detail::with_context(std::move(text)));
+}
+
+UOp graph_rewrite(const UOp& root, const Matcher<UOp>& rules, const RewriteOptions& options) {
+  return Rewriter(rules, options)(root);
+}
+
+UOp graph_rewrite_bottom_up(const UOp& root, const Matcher<UOp>& rules, RewriteOptions options) {
+  static const Matcher<UOp> none;
+  CHECK(!options.bottom_up, "two sets of bottom-up rules");
+  options.bottom_up = &rules;
+  return graph_rewrite(root, none, options);
+}
+
+}  // namespace lathe

@@ -1,0 +1,321 @@
+#include "uop/simplify.h"
+
+#include <bit>
+#include <cmath>
+
+#include "uop/comparison.h"
+#include "uop/divmod.h"
+#include "uop/fold.h"
+#include "uop/linear_terms.h"
+#include "uop/rewrite.h"
+
+namespace lathe {
+namespace {
+
+using namespace pat;
+
+constexpr OpSet kUnaryOps = ops_with(kUnary), kBinaryOps = ops_with(kBinary), kTernaryOps = ops_with(kTernary);
+constexpr OpSet kUnaryAndCasts = kUnaryOps | OpSet{Op::Cast, Op::Bitcast};
+constexpr OpSet kCommutativeOps = ops_with(kCommutative);
+constexpr OpSet kSortedOps = {Op::Max, Op::Xor, Op::Or, Op::And, Op::CmpNe};  // Add and Mul have normal forms
+
+constexpr bool is_exact(DType d) { return is_int(d) || is_bool(d); }
+constexpr bool is_typed_int(DType d) { return is_int(d) && d != DType::WeakInt; }
+
+constexpr auto bx = x.dtype(DType::Bool);   // x, a bool
+constexpr auto ix = x.dtypes(is_exact);     // x, an integer or a bool
+constexpr auto wx = x.dtype(DType::WeakInt);
+constexpr auto folds = any_op<OpSet{Op::Const, Op::Stack}>();
+
+UOp fit_if(const Match& m, const UOp& u) { return u ? m.fit(u) : u; }
+
+// ---- Invalid --------------------------------------------------------------------------------------------------------
+// Invalid poisons whatever is computed from it. So a gate moves outwards: where it is false, the value above is Invalid
+// too. Gates end up outside of everything but addresses, and no rule below can lose one.
+UOp nothing(const Match&) { return UOp::make(Op::Noop, DType::Void, std::span<const UOp>()); }
+UOp load_of_nothing(const Match& m) {
+  const UOp& u = m.root();
+  return m.fit(u.n_srcs() > 1 ? u.src(1) : constant(u.dtype(), Scalar(0)));
+}
+UOp gate_address(const Match& m) {
+  return store(index(m[buf], where(m[gate], m[idx], invalid())), m[val]);
+}
+
+constexpr auto kInvalidRules = rules(
+    rule(any_op<kUnaryAndCasts>(inv), inv),
+    rule(any_op<kBinaryOps>(inv, x), inv),
+    rule(any_op<kBinaryOps>(x, inv), inv),
+    rule(op<Op::Stack>(each_src(inv)), inv).when([](const Match& m) { return m.root().n_srcs() > 0; }),
+    rule(where(inv, x, y), inv),
+    rule(where(true, x, y), x),
+    rule(where(false, x, y), y),
+    rule(where(x, inv, inv), inv),
+    rule(where(x, inv, y), where(!x, y, inv)),
+    rule(any_op<kUnaryAndCasts>(where(x, y, inv)), fn(push_op_into_gate)),
+    rule(any_op<kBinaryOps>(where(x, y, inv), z), fn(push_op_into_gate)),
+    rule(any_op<kBinaryOps>(z, where(x, y, inv)), fn(push_op_into_gate)),
+    rule(where(where(gate, c, inv), x, y), where(gate, where(c, x, y), inv)),
+    rule(where(a, where(gate, x, inv), inv), where(a & gate, x, inv)),
+    rule(where(a, where(a, x, inv), y), where(a, x, y)),
+    rule(where(a, where(gate, x, inv), y), where((!a) | gate, where(a, x, y), inv)),
+    rule(where(a, x, where(gate, y, inv)), where(a | gate, where(a, x, y), inv)),
+    rule(op<Op::Load>(op<Op::Index>(buf, inv), any_srcs()), fn(load_of_nothing)),
+    rule(op<Op::Store>(op<Op::Index>(buf, inv), x, any_srcs()), fn(nothing)),
+    rule(op<Op::Store>(x, inv, any_srcs()), fn(nothing)),
+    rule(op<Op::Store>(op<Op::Index>(buf, idx), where(gate, val, inv)), fn(gate_address)));
+
+// ---- constants ------------------------------------------------------------------------------------------------------
+// The reference ALU computes them, so folding and running agree by construction.
+// Ring and bit operations truncate at the end, so a literal beyond the type of its neighbour may stand there; these ops look
+// at its value, which is the truncated one.
+constexpr OpSet kCommitOps = {Op::CmpLt, Op::CmpNe, Op::Max, Op::FloorDiv, Op::FloorMod};
+UOp commit_literal(const Match& m) {
+  const UOp& u = m.root();
+  const bool left = u.src(0).is_const();
+  const UOp &literal = u.src(left ? 0 : 1), &x = u.src(left ? 1 : 0);
+  if (literal.dtype() != DType::WeakInt || !is_typed_int(x.dtype()) || !literal.is_const()) return {};
+  const UOp committed = constant(x.dtype(), literal.value());
+  if (committed.value().equals(literal.value())) return {};
+  return alu(u.op(), {left ? committed : x, left ? x : committed});
+}
+
+constexpr auto kFoldRules = rules(
+    rule(any_op<kCommitOps>(x, c0), fn(commit_literal)),
+    rule(any_op<kCommitOps>(c0, x), fn(commit_literal)),
+    rule(any_op<kUnaryOps>(folds), fn(fold_constants)),
+    rule(any_op<kBinaryOps>(folds, folds), fn(fold_constants)),
+    rule(any_op<kTernaryOps>(folds, folds, folds), fn(fold_constants)),
+    rule(op<Op::Cast>(op<Op::Const>()), fn(fold_cast_of_constant)),
+    rule(op<Op::Bitcast>(op<Op::Const>()), fn(fold_bitcast_of_constant)),
+    rule(any_op<kCommutativeOps>(x.arg_if([](const UOp& u) { return u.is_const(); }), y), fn(constant_to_the_right)));
+
+// ---- identities -----------------------------------------------------------------------------------------------------
+// x+0 of floats turns -0 into itself instead of +0; everything else is exact for every value. x*0 and x-x are left alone
+// for floats, where x may be infinite or NaN.
+UOp clears_low_bits(const Match& m) {
+  // (x & c0) >> c1 with a mask that is all ones from bit c1 up
+  const UOp& u = m.root();
+  const DType d = u.src(0).dtype();
+  const int128 mask = cast_scalar(m[c0].value(), d).as_int(), count = m[c1].value().as_int();
+  const int128 ones = is_unsigned(d) ? max_value(d).as_int() : -1;
+  int128 k = count;
+  if (u.op() == Op::FloorDiv) {
+    if (count <= 0 || (count & (count - 1)) != 0) return {};
+    for (k = 0; (count >> static_cast<int>(k)) != 1;) k++;
+  }
+  if (k < 0 || k > 63 || (mask >> static_cast<int>(k)) != (ones >> static_cast<int>(k))) return {};
+  return m.fit(alu(u.op(), {m[x], m[c1]}));
+}
+
+constexpr auto kIdentityRules = rules(
+    rule(x + 0, x),
+    rule(x * 1, x),
+    rule(x ^ 0, x),
+    rule(x | 0, x),
+    rule((x & c0).dtypes(is_int), x).when([](const Match& m) {
+      const DType d = m.root().dtype();
+      return m[x].dtype() == d && cast_scalar(m[c0].value(), d).equals(cast_scalar(Scalar(-1), d));
+    }),
+    rule(x << 0, x),
+    rule(x >> 0, x),
+    rule(x / 1, x),
+    rule(x / -1, x * -1),
+    rule(x / x, 1),
+    rule(x % 1, 0),
+    rule(x % -1, 0),
+    rule(x % x, 0),
+    rule(x & 0, 0),
+    rule((x * 0).dtypes(is_exact), 0),
+    rule(x & x, x),
+    rule(x | x, x),
+    rule(maximum(x, x), x),
+    rule(x ^ x, 0),
+    rule(either_order(either_order(x ^ y) ^ y), x),
+    rule((x % y) % y, x % y),
+    rule(lt(ix, x), false),
+    rule(ne(ix, x), false),
+    rule(op<Op::Trunc>(x).dtypes(is_exact), x),
+    rule((x & c0) >> c1, fn(clears_low_bits)),
+    rule((x & c0) / c1, fn(clears_low_bits)));
+
+// ---- booleans -------------------------------------------------------------------------------------------------------
+UOp compare_number_of_bool(const Match& m) {
+  const Scalar v = cast_scalar(m[c0].value(), join(m.root().src(0).dtype(), m[c0].dtype()));
+  if (v.equals(0)) return m.fit(m[x]);
+  return m.fit(v.equals(1) ? logical_not(m[x]) : constant(Scalar(true)));
+}
+
+constexpr auto kBoolRules = rules(
+    rule((x & true).dtype(DType::Bool), x),
+    rule((x | true).dtype(DType::Bool), true),
+    rule((x ^ y).dtype(DType::Bool), ne(x, y)),
+    rule(ne(bx, false), x),
+    rule(!!bx, x),
+    rule(!lt(wx, 1), fn([](const Match& m) { return fit_if(m, fold_simplex(m.root())); })),
+    rule(lt(bx, y), (!x) & y).when([](const Match& m) { return is_bool(m[y].dtype()); }),
+    rule((x * y).dtype(DType::Bool), x & y),
+    rule((x + y).dtype(DType::Bool), x | y),
+    rule(maximum(x, y).dtype(DType::Bool), x | y),
+    rule(where(x, true, false).dtype(DType::Bool), x),
+    rule(where(x, false, true).dtype(DType::Bool), !x),
+    rule(where(x, y, false).dtype(DType::Bool), x & y),
+    rule(where(x, true, y).dtype(DType::Bool), x | y),
+    rule(ne(op<Op::Cast>(bx), c0), fn(compare_number_of_bool)),
+    rule(cast(x, DType::Bool), ne(x, 0)),
+    rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool),
+         fn([](const Match& m) { return fit_if(m, fold_clauses(m.root())); })));
+
+// ---- casts ----------------------------------------------------------------------------------------------------------
+// A step in between changes nothing when it holds every value that comes in.
+constexpr auto kCastRules = rules(
+    rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when([](const Match& m) {
+      return m.root().dtype() == m[x].dtype();
+    }),
+    rule(op<Op::Cast>(op<Op::Cast>(x)), fn(fold_cast_chain)),
+    rule(bitcast(bitcast(x)), fn([](const Match& m) {
+           const UOp &u = m.root(), &source = m[x];
+           const bool same_lanes = bit_width(u.dtype()) == bit_width(source.dtype()) &&
+                                   bit_width(u.src(0).dtype()) == bit_width(source.dtype());
+           return same_lanes ? bitcast(source, u.dtype()) : UOp();
+         })));
+
+// ---- Where ----------------------------------------------------------------------------------------------------------
+constexpr auto kWhereRules = rules(
+    rule(where(x, y, y), y),
+    rule(where(a, where(b, c, d), d), where(a & b, c, d)),
+    rule(where(a, c, where(b, c, d)), where(a | b, c, d)),
+    rule(where(!bx, y, z), where(x, z, y)).when([](const Match& m) { return !m[z].is_invalid(); }));
+
+// ---- structure ------------------------------------------------------------------------------------------------------
+// A Range over one value is a constant, and then no loop is left to close.
+UOp drop_constant_ranges(const Match& m) {
+  const UOp& u = m.root();
+  SmallVec<UOp, 8> srcs{u.src(0)};
+  for (const UOp& s : u.srcs().subspan(1))
+    if (!s.is_const()) srcs.push_back(s);
+  if (srcs.size() == u.n_srcs() && srcs.size() > 1) return {};
+  if (srcs.size() > 1) return u.with_srcs({srcs.data(), srcs.size()});
+  if (u.op() == Op::Reduce && u.arg_as<ReduceArg>().n_axes != 0) return {};
+  return u.src(0);
+}
+UOp lane_of_stack(const Match& m) {
+  const UOp &u = m.root(), &lanes = u.src(0);
+  if (u.n_srcs() != 2) return {};
+  const int128 i = m[c0].value().as_int();
+  return i >= 0 && i < static_cast<int128>(lanes.n_srcs()) ? m.fit(lanes.src(static_cast<size_t>(i))) : UOp();
+}
+
+constexpr auto kStructureRules = rules(
+    rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
+    rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
+
+// ---- bounds ---------------------------------------------------------------------------------------------------------
+// A value whose bounds meet is that constant. Bounds hold for every value of the variables, and integer bounds are exact.
+UOp larger_by_bounds(const Match& m) {
+  const UOp &a = m.root().src(0), &b = m.root().src(1);
+  if (!a.bounds().lo.less(b.bounds().hi)) return m.fit(a);
+  return !b.bounds().lo.less(a.bounds().hi) ? m.fit(b) : UOp();
+}
+
+constexpr auto kBoundsRules = rules(
+    rule(any_op<OpSet{Op::CmpLt, Op::CmpNe, Op::FloorDiv, Op::FloorMod, Op::Range, Op::Special, Op::Param, Op::And, Op::Shr,
+                      Op::Mul, Op::Max}>()
+             .dtypes(is_exact),
+         fn(fold_single_value)),
+    rule(maximum(x, y).dtypes(is_exact), fn(larger_by_bounds)));
+
+// ---- integers modulo 2^n --------------------------------------------------------------------------------------------
+// Typed integers are a ring, with wrapping: like terms combine and constants gather on the right. weakint, which is exact,
+// has normal forms instead.
+constexpr auto kRingRules = rules(
+    rule((x + x).dtypes(is_typed_int), x * 2),
+    rule((x * c0 + x * c1).dtypes(is_typed_int), x * (c0 + c1)),
+    rule(either_order(x + x * c0).dtypes(is_typed_int), x * (c0 + 1)),
+    rule(either_order(either_order(y + x) + x).dtypes(is_typed_int), y + x * 2),
+    rule(either_order(either_order(y + x * c0) + x * c1).dtypes(is_typed_int), y + x * (c0 + c1)),
+    rule(either_order(either_order(y + x) + x * c0).dtypes(is_typed_int), y + x * (c0 + 1)),
+    rule(either_order(either_order(y + x * c0) + x).dtypes(is_typed_int), y + x * (c0 + 1)),
+    rule(((x + c0) + c1).dtypes(is_typed_int), x + (c0 + c1)),
+    rule(((x * c0) * c1).dtypes(is_typed_int), x * (c0 * c1)),
+    rule(either_order((x + c0) + y).dtypes(is_typed_int), (x + y) + c0),
+    rule(either_order((x * c0) * y).dtypes(is_typed_int), (x * y) * c0));
+
+// ---- associative constants ------------------------------------------------------------------------------------------
+constexpr auto kTwoStageRules = rules(
+    rule((x & c0) & c1, x & (c0 & c1)),
+    rule((x | c0) | c1, x | (c0 | c1)),
+    rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)),
+    rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
+
+// ---- floats ---------------------------------------------------------------------------------------------------------
+// Scaling by a power of two is exact, so such factors may meet; only a value that leaves the range in between differs.
+bool power_of_two(const UOp& u) {
+  int exponent = 0;
+  const double v = std::fabs(u.value().as_double());
+  return std::isfinite(v) && v != 0 && std::frexp(v, &exponent) == 0.5 && exponent > -64 && exponent < 64;
+}
+constexpr auto kFloatRules = rules(
+    rule((x + x).dtypes(is_float), x * 2.0),
+    rule((x * c0 * c1).dtypes(is_float), x * (c0 * c1)).when([](const Match& m) {
+      return power_of_two(m[c0]) && power_of_two(m[c1]);
+    }),
+    rule(either_order((x * c0) * y).dtypes(is_float), (x * y) * c0).when([](const Match& m) {
+      return m[c0].value().equals(-1);
+    }),
+    rule(reciprocal(x * c0).dtypes(is_float), reciprocal(x) * reciprocal(c0)).when([](const Match& m) {
+      return power_of_two(m[c0]);
+    }));
+
+// ---- exact index arithmetic -----------------------------------------------------------------------------------------
+constexpr auto kIndexRules = rules(
+    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_sum(m.root())); })),
+    rule((x * y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_product(m.root())); })),
+    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, recombine_divmod(m.root())); })),
+    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, merge_select_terms(m.root())); })),
+    rule((x / y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, fold_floordiv(m.root())); })),
+    rule((x % y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
+    rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
+    rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
+    rule(any_op<kSortedOps>(wx, y), fn(order_operands)));
+
+// ---- selections -----------------------------------------------------------------------------------------------------
+// Below c ? t : f, c is true in t and false in f.
+constexpr OpSet kMergedOps = {Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor, Op::FloorDiv, Op::FloorMod};
+UOp merge_selects_in_sum(const Match& m) {
+  const UOp &first = m[a], &second = m[b];
+  const bool mergeable = (first.src(1).is_const() && second.src(1).is_const()) ||
+                         (first.src(2).is_const() && second.src(2).is_const());
+  return mergeable ? m.fit(alu(Op::Add, {m[y], alu(Op::Add, {first, second})})) : UOp();
+}
+
+constexpr auto kSelectRules = rules(
+    rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
+    rule(any_op<kMergedOps>(where(c, x, y), where(c, z, w)), fn(merge_selects)),
+    rule(either_order(either_order(y + op<Op::Where>(c, x, z).as(a)) + op<Op::Where>(c, v, w).as(b)).dtypes(is_typed_int),
+         fn(merge_selects_in_sum)),
+    rule(where(lt(ix, y), y, x), maximum(x, y)),
+    rule(where(lt(x, c0), c0, x), maximum(x, c0)),
+    rule(where(lt(y, ix), x, y), maximum(x, y)),
+    rule(where(c, x, y), fn(assume_condition)));
+
+constexpr auto kSimple = kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules + kWhereRules + kStructureRules;
+constexpr auto kSymbolic =
+    kSimple + kBoundsRules + kRingRules + kTwoStageRules + kFloatRules + kIndexRules + kSelectRules;
+
+}  // namespace
+
+RuleView<UOp> simple_rule_set() { return kSimple; }
+RuleView<UOp> symbolic_rule_set() { return kSymbolic; }
+
+const Matcher<UOp>& simple_rules() {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>({simple_rule_set()});
+  return *matcher;
+}
+const Matcher<UOp>& symbolic_rules() {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set()});
+  return *matcher;
+}
+
+UOp simplify(const UOp& u) { return graph_rewrite(u, symbolic_rules(), {.name = "simplify"}); }
+
+}  // namespace lathe

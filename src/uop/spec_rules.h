@@ -1,0 +1,30 @@
+// The rules of uop/spec.h as tables: which ops they concern, what holds in words, and the check.
+#pragma once
+#include "uop/spec.h"
+
+#include <span>
+#include <string_view>
+
+namespace lathe {
+
+struct SpecRule {
+  OpSet ops;
+  std::string_view text;
+  bool (*holds)(const UOp& u);
+};
+
+// Every rule of the level that concerns a node must hold, in this order: the shared ones come first, and
+// later checks rely on earlier ones.
+std::span<const SpecRule> shared_rules();
+std::span<const SpecRule> level_rules(SpecLevel level);
+// Ops that occur at the level.
+OpSet level_ops(SpecLevel level);
+
+// A Global, Local or Reg Param or Buffer, possibly behind Afters.
+bool spec_is_memory(const UOp& u);
+// An Index or Shrink of memory, possibly behind Afters.
+bool spec_is_address(const UOp& u);
+// Source `i` of `u` is a number that is known when a program is compiled: a shape, a size or a lane.
+bool is_compile_time_source(const UOp& u, size_t i);
+
+}  // namespace lathe

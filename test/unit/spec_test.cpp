@@ -1,0 +1,234 @@
+#include "uop/spec.h"
+
+#include "uop/parse.h"
+#include "uop/uop.h"
+
+#include "support/test.h"
+
+using namespace lathe;
+using lathe::test::contains;
+using lathe::test::thrown;
+
+namespace {
+
+std::string violation(std::string_view text, SpecLevel level) {
+  const auto v = find_violation(parse(text).or_throw(), level);
+  return v ? std::string(v->rule) : "";
+}
+
+struct Row {
+  SpecLevel level;
+  std::string text;
+  std::string rule;
+};
+
+constexpr SpecLevel kT = SpecLevel::Tensor, kK = SpecLevel::Kernel, kP = SpecLevel::Program;
+
+constexpr std::string_view kProgramText =
+    "%0 = Param float [16] {slot=0}\n"
+    "%1 = Param float [16] {slot=1}\n"
+    "%2 = 4:int\n"
+    "%3 = Range int 4:int {id=0 type=Loop}\n"
+    "%4 = 4:int\n"
+    "%5 = Mul int %3 4:int\n"
+    "%6 = Stack int %5\n"
+    "%7 = Shrink float %0 %6 [4]\n"
+    "%8 = Shrink float %1 %6 [4]\n"
+    "%9 = Load float %8\n"
+    "%10 = 2.0:float\n"
+    "%11 = Mul float %9 2.0:float\n"
+    "%12 = Store %7 %11\n"
+    "%13 = End %12 %3\n"
+    "%14 = Sink %13\n";
+
+// The program as a list, each constant once; `without` elements leave it.
+std::vector<UOp> program() {
+  std::vector<UOp> list = parse_list(kProgramText).or_throw();
+  list.erase(list.begin() + 4);  // the second 4:int is the first
+  return list;
+}
+
+std::string list_violation(const std::vector<UOp>& list) {
+  const auto v = find_violation(list);
+  return v ? std::string(v->rule) : "";
+}
+
+}  // namespace
+
+TEST_CASE("legal graphs of each level") {
+  CHECK(violation("%0 = Buffer float [4 4] {slot=9000001 device=\"CPU\"}\n"
+                  "%1 = Reduce float %0 {op=Add n_axes=1}\n"
+                  "%2 = Reshape float %1 [4 1]\n"
+                  "%3 = Mul float %2 0.25\n"
+                  "%4 = Cast half %3\n"
+                  "%5 = Contiguous half %4\n"
+                  "%6 = Sink %5",
+                  kT) == "");
+  CHECK(violation("%0 = Param float [16] {slot=0}\n"
+                  "%1 = Range weakint 16 {id=0 type=Loop}\n"
+                  "%2 = CmpLt bool %1 8\n"
+                  "%3 = Where weakint %2 %1 Invalid\n"
+                  "%4 = Index float %0 %3\n"
+                  "%5 = Load float %4\n"
+                  "%6 = Range weakint 3 {id=1 type=Reduce}\n"
+                  "%7 = Reduce float %5 %6 {op=Max}\n"
+                  "%8 = Index float %0 %1\n"
+                  "%9 = Store %8 %7\n"
+                  "%10 = End %9 %1\n"
+                  "%11 = Sink %10 {kernel=\"k\"}",
+                  kK) == "");
+  CHECK(violation(kProgramText, kP) == "");
+  CHECK(list_violation(program()) == "");
+}
+
+TEST_CASE("each rule finds its violation") {
+  const Row rows[] = {
+      {kT, "%0 = Const uchar {value=300}\n%1 = Sink %0", "a constant is a value of its dtype"},
+      {kT, "%0 = Const float {value=3}\n%1 = Sink %0", "a constant is a value of its dtype"},
+      {kT, "%0 = Const float {value=Invalid}\n%1 = Sink %0", "a constant is a value of its dtype"},
+      {kT, "%0 = Add float 1:int 2:int", "the dtype follows from the sources"},
+      {kT, "%0 = CmpLt int 1:int 2:int", "the dtype follows from the sources"},
+      {kT, "%0 = Add 1:int 2:float", "operands have the dtype"},
+      {kT, "%0 = Exp2 1:int", "operands have the dtype"},
+      {kT, "%0 = CmpLt 1:int 2:float", "compared operands"},
+      {kT, "%0 = CmpLt 1:int 2.5", "compared operands"},
+      {kT, "%0 = Where 1 2:int 3:int", "the condition is bool"},
+      {kT, "%0 = Xor 1.0:float 2.0:float", "bit operations"},
+      {kT, "%0 = FloorDiv 1.0:float 2.0:float", "for integers only"},
+      {kT, "%0 = FloorMod true false", "for integers only"},
+      {kT, "%0 = Shl 1:long 2:int", "shift count"},
+      {kT, "%0 = [1:int 2:float]", "lanes have one shape"},
+      {kT, "%0 = Index float [1.0:float 2.0:float] 1.0", "coordinates are integers"},
+      {kT, "%0 = Store [1 2] 3.0", ""},
+      {kT, "%0 = Store 1:int 3:long", "a value of the address's dtype"},
+      {kT, "%0 = End 1 2", "sources 1.. are Ranges"},
+      {kT, "%0 = Range 4.0 {id=0}", "the end is a scalar integer"},
+      {kT, "%0 = Group 4.0", "holds effects"},
+      {kT, "%0 = Bitcast weakfloat 4", "dtypes that have bits"},
+      {kT, "%0 = Reduce [1 2] {op=Sub n_axes=1}", "a Reduce folds"},
+      {kT, "%0 = Reduce [1 2] {op=Add}", "a Reduce folds"},
+      {kT, "%0 = Flip weakint [1 2] {axes=[3]}", "one axis number or flag"},
+      {kT, "%0 = Flip weakint [1 2] {axes=[1 1]}", "one axis number or flag"},
+      {kT, "%0 = Param float [1.0] {slot=0}", "shapes are Stacks of integers"},
+      {kT, "%0 = Param weakint [] {slot=0}", "memory has a strong dtype"},
+      {kT, "%0 = Param weakint [] {slot=0 space=Alu}", "a variable is a named scalar"},
+      {kT, "%0 = Pad weakint [1 2] [1] [2]", "the smaller box"},
+      {kT, "%0 = Shrink weakint [1 2] [1] [2]", "the smaller box"},
+      {kT, "%0 = Shrink weakint [1 2] [-1] [2]", "the smaller box"},
+      {kT, "%0 = Copy 1:int {device=\"\"}", "names its device"},
+      {kT, "%0 = Call 1:int", "the body of a Call"},
+      {kT, "%0 = Add 1:int 2:int\n%1 = After %0", "wait for effects"},
+      {kT, "%0 = Sub 1:int 2:int", "does not occur"},
+      {kT, "%0 = Load 1:int", "does not occur"},
+      {kT, "%0 = Noop {id=3}", "the payload"},
+      {kT, "%0 = Linear {text=\"x\"}", "the payload"},
+      {kK, "%0 = Contiguous 1:int", "does not occur"},
+      {kK, "%0 = Param float [2 2] {slot=0}", "memory is flat"},
+      {kK, "%0 = Param float [16] {slot=0}\n%1 = Mul float %0 2.0\n%2 = Load %1", "reached through an Index"},
+      {kK, "%0 = Param float [16] {slot=0}\n%1 = Load %0", "reached through an Index"},
+      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Store %1 [1.0 2.0]",
+       "as many lanes as the address"},
+      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1 2.0", "both or none"},
+      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1 2.0 3", "bool gate"},
+      {kK, "%0 = Shrink weakint [1 2] [0] [1]", "address of a constant number"},
+      {kK, "%0 = Reduce [1 2] {op=Add n_axes=1}", "over Ranges"},
+      {kK, "%0 = [[1 2] [3 4]]\n%1 = Add %0 1", "vectors of constant length"},
+      {kP, "%0 = Sink 1", "no weak dtype"},
+      {kP, "%0 = Sink 1.0", "no weak dtype"},
+      {kP, "%0 = Sink 1:int", ""},
+      {kP, "%0 = Sink 1.0:float", ""},
+      {kP, "%0 = Add 1:int 2", "no weak dtype"},
+      {kP, "%0 = Sink Invalid", "no Invalid"},
+      {kP, "%0 = Add 1:int Invalid\n%1 = Sink %0", "no Invalid"},
+      {kP, "%0 = Reduce 1:int {op=Add}", "a Reduce folds"},
+      {kP, "%0 = Range long 4:long {id=1}\n%1 = Reduce 1:int %0 {op=Add}", "does not occur"},
+      {kP, "%0 = Range short 4:short {id=1}", "loops count in int or long"},
+      {kP, "%0 = Special long 4:long {text=\"core_id\"}", "a launch index is an int"},
+      {kP, "%0 = Param float [] {slot=-1 space=Alu name=\"x\"}", "arguments are Global memory"},
+      {kP, "%0 = Buffer float [4] {slot=9000002}", "arguments are Global memory"},
+      {kP, "%0 = Range int 4:int {id=0}\n%1 = Range int 4:int {id=1}\n%2 = End 0:int %0 %1",
+       "closes exactly one loop"},
+      {kP, "%0 = If [true false] 0:int", "the condition of an If is a scalar"},
+      {kP, "%0 = EndIf 0:int", "names its If"},
+      {kP, "%0 = Range int 2:int {id=0}\n%1 = Index [1.0:float 2.0:float] %0", "constant lanes"},
+      {kP, "%0 = Index [1.0:float 2.0:float] 1\n%1 = Sink %0", ""},
+      {kP, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1", "no weak dtype"},
+      {kP, "%0 = Shl 1:long 2:uint\n%1 = Sink %0", ""},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    const std::string rule = violation(row.text, row.level);
+    CAPTURE(rule);
+    CHECK((row.rule.empty() ? rule.empty() : contains(rule, row.rule)));
+  }
+}
+
+TEST_CASE("the order of a program is checked") {
+  const std::vector<UOp> good = program();
+  const auto position = [&](Op op) {
+    for (size_t i = 0; i < good.size(); i++)
+      if (good[i].op() == op) return i;
+    FAIL("no such op");
+    return size_t{0};
+  };
+  std::vector<UOp> list = good;
+  std::swap(list[position(Op::Load)], list[position(Op::Mul)]);
+  CHECK(list_violation(list) == "sources come before their users");
+  list = good;
+  list.insert(list.end() - 1, list[position(Op::Load)]);
+  CHECK(list_violation(list) == "a node occurs once");
+  list = good;
+  list.pop_back();
+  CHECK(list_violation(list) == "a program ends in a Sink");
+  CHECK(list_violation({}) == "a program ends in a Sink");
+  list = good;
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(position(Op::End)));
+  list.back() = sink({});
+  CHECK(list_violation(list) == "every loop and If is closed");
+
+  // The stored value and the loop variable do not outlive the loop.
+  const UOp p = list[0], value = good[position(Op::Store)].src(1), r = good[position(Op::Range)];
+  const UOp zero = constant(DType::Int32, 0), at = index(p, zero), late = store(at, index(value, zero));
+  list = good;
+  list.insert(list.end() - 1, {zero, at, index(value, zero), late});
+  CHECK(list_violation(list) == "a value is used inside the loop or If that computes it");
+  list = good;
+  list.insert(list.end() - 1, {index(p, r)});
+  CHECK(list_violation(list) == "a loop variable is used outside its loop");
+
+  // Loops that overlap.
+  const UOp a = range(constant(DType::Int32, 2), 1, AxisType::Loop),
+            b = range(constant(DType::Int32, 2), 2, AxisType::Loop);
+  const UOp two = a.src(0), end_a = UOp::make(Op::End, {sink({}), a}),
+            end_b = UOp::make(Op::End, {sink({}), b});
+  CHECK(list_violation({two, sink({}), a, b, end_b, end_a, sink({{end_a}})}) == "");
+  CHECK(list_violation({two, sink({}), a, b, end_a, end_b, sink({{end_a}})}) ==
+        "an End closes the innermost open loop or If");
+}
+
+TEST_CASE("the error names the node, the rule and the pass") {
+  const UOp u =
+      parse("%0 = Param int [] {slot=-1 space=Alu name=\"n\"}\n%1 = Add int %0 2.5:float\n%2 = Sink %1")
+          .or_throw();
+  const auto e = thrown<InternalError>([&] { verify(u, SpecLevel::Tensor, "my_pass"); });
+  const std::string text = e.what();
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "UOp verification failed at 3 on Add after my_pass (tensor level): the dtype follows from "
+                 "the sources"));
+  CHECK(contains(text, "node: Add int (Param int, Const float)"));
+  CHECK(contains(text, "expression: (n+2.5)"));
+  const auto weak =
+      thrown<InternalError>([&] { verify(sink({{constant(1)}}), SpecLevel::Program, "lower"); });
+  CHECK(contains(weak.what(), "UOp verification failed at 1 on Sink"));
+  const std::vector<UOp> empty;
+  CHECK(contains(thrown<InternalError>([&] { verify(empty, "linearize"); }).what(),
+                 "after linearize (program level)"));
+  verify(program(), "linearize");
+}
+
+TEST_CASE("the bodies of calls are another graph") {
+  const UOp body = sink({{UOp::make(Op::Sub, {constant(DType::Int32, 1), constant(DType::Int32, 2)})}});
+  CHECK(!find_violation(UOp::make(Op::Call, {body}), SpecLevel::Tensor));
+  CHECK(find_violation(body, SpecLevel::Tensor));
+}
