@@ -77,7 +77,8 @@ function(lathe_tool)
   install(TARGETS lathe_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# Each examples/*.cpp is a program; a line "// ctest: arguments" at its head makes it a test as well.
+# Each examples/*.cpp is a program; a line "// ctest: arguments" at its head makes it a test as well, and with a line
+# "// prints: text" the test must print that text.
 function(lathe_examples)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.cpp")
   foreach(source ${sources})
@@ -93,6 +94,12 @@ function(lathe_examples)
       separate_arguments(arguments UNIX_COMMAND "${line}")
       add_test(NAME examples/${name} COMMAND example_${name} ${arguments})
       lathe_test_properties(examples/${name} examples)
+      file(STRINGS ${source} printed LIMIT_COUNT 10 REGEX "^// prints: ")
+      if(printed)
+        string(REGEX REPLACE "^// prints: " "" printed "${printed}")
+        string(REGEX REPLACE "([][+.*()^$?|\\\\])" "\\\\\\1" printed "${printed}")
+        set_tests_properties(examples/${name} PROPERTIES PASS_REGULAR_EXPRESSION "${printed}")
+      endif()
     endif()
   endforeach()
 endfunction()

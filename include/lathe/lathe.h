@@ -2,11 +2,21 @@
 
 // The whole public interface.
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/result.h"
+#include "engine/counters.h"
+#include "formats/safetensors.h"
+#include "nn/datasets.h"
+#include "nn/layers.h"
+#include "nn/optimizer.h"
+#include "nn/state.h"
+#include "nn/training.h"
+#include "runtime/device.h"
+#include "tensor/tensor.h"
 
 // The library's own assertion. Its name is left to the program, and to the program's test framework.
 #undef CHECK

@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-// A map from pointers to small values, for tables that live as long as one pass: open addressing with linear probing in
-// one allocation, no erase. Null is no key. A position stays good until `capacity()` changes.
+// A map from pointers to small values, for tables that live as long as one pass: open addressing with linear
+// probing in one allocation, no erase. Null is no key. A position stays good until `capacity()` changes.
 template <class Key, class Value>
   requires std::is_pointer_v<Key> && std::is_trivially_copyable_v<Value>
 class FlatMap {
@@ -20,7 +20,9 @@ class FlatMap {
     Value value;
   };
 
-  explicit FlatMap(std::size_t expected = 0) { allocate(std::bit_ceil(expected * 2 < 16 ? 16 : expected * 2)); }
+  explicit FlatMap(std::size_t expected = 0) {
+    allocate(std::bit_ceil(expected * 2 < 16 ? 16 : expected * 2));
+  }
 
   std::size_t size() const { return size_; }
   std::size_t capacity() const { return mask_ + 1; }
@@ -50,6 +52,8 @@ class FlatMap {
   }
   Slot& at(std::size_t position) { return slots_[position]; }
   const Slot& at(std::size_t position) const { return slots_[position]; }
+  // Starts to load what a look-up of `key` will touch.
+  void prefetch(Key key) const { __builtin_prefetch(&slots_[hash(key)]); }
   // Where `key` is, or the empty slot where it would go.
   std::size_t position(Key key) const {
     std::size_t i = hash(key);

@@ -4,14 +4,15 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "codegen/stage.h"
+#include "uop/arg_names.h"
+
 namespace lathe {
 namespace {
 
 constexpr int kMaxUpcast = 16;
 constexpr int kMaxUnroll = 32;
 constexpr int kMaxLanes = 128;
-
-constexpr std::string_view kActionNames[] = {"Upcast", "Unroll", "Vector", "Thread", "Local", "Group", "Tile", "PadTo", "Swap"};
 
 [[noreturn]] void illegal(const Action& a, const char* why) {
   user_runtime_error("{}: {}", print_actions({&a, 1}), why);
@@ -121,6 +122,7 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes) {
 }
 
 UOp apply_action(const UOp& body, const Action& a) {
+  if (a.kind == ActionKind::Stage) return record(stage_load(body, a.axis), a);
   const std::vector<UOp> axes = kernel_axes(body);
   if (a.axis < 0 || static_cast<size_t>(a.axis) >= axes.size()) illegal(a, "no such axis");
   if (a.kind == ActionKind::Swap) return record(swap_axes(body, a, axes), a);
@@ -161,7 +163,7 @@ std::string print_actions(std::span<const Action> actions) {
   std::string out;
   for (const Action& a : actions) {
     if (!out.empty()) out += ' ';
-    out += fmt::format("{}({}, {})", kActionNames[static_cast<int>(a.kind)], a.axis, a.amount);
+    out += fmt::format("{}({}, {})", action_kind_name(a.kind), a.axis, a.amount);
   }
   return out;
 }
@@ -183,9 +185,9 @@ Result<std::vector<Action>> parse_actions(std::string_view text) {
     Action a{};
     const size_t open = text.find('(', at);
     if (open == std::string_view::npos) return fail("expected Name(axis, amount)");
-    const auto name = std::find(std::begin(kActionNames), std::end(kActionNames), text.substr(at, open - at));
-    if (name == std::end(kActionNames)) return fail("unknown action");
-    a.kind = static_cast<ActionKind>(name - std::begin(kActionNames));
+    const auto kind = parse_action_kind(text.substr(at, open - at));
+    if (!kind) return fail("unknown action");
+    a.kind = *kind;
     at = open + 1;
     if (!number(a.axis)) return fail("expected an axis");
     skip(", ");

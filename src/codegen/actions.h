@@ -6,6 +6,7 @@
 //   Thread(axis, n)   an output axis in n parts that may run on several threads
 //   Tile(axis, n)     split an axis into an outer and an inner loop of n
 //   Swap(axis, other) exchange two output loops
+//   Stage(load, 0)    a load reads from a contiguous scratch copy (stage.h)
 //
 // A schedule is a list of actions; `print_actions` and `parse_actions` round-trip.
 #pragma once

@@ -6,6 +6,7 @@
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/merge_ranges.h"
+#include "codegen/stage.h"
 
 namespace lathe {
 namespace {
@@ -15,11 +16,18 @@ constexpr double kThreadWork = 1 << 15;  // loop trips below which a second thre
 
 int64_t size_of(const UOp& r) { return r.src(0).is_const() ? r.src(0).value().as_i64() : 0; }
 
-// Largest divisor of `size` in [2, most] that is a multiple of `step`, or 0.
-int64_t divisor(int64_t size, int64_t most, int64_t step = 1) {
-  for (int64_t d = std::min(size, most) / step * step; d >= std::max<int64_t>(2, step); d -= step)
+// Largest divisor of `size` in [2, most], or 0.
+int64_t divisor(int64_t size, int64_t most) {
+  for (int64_t d = std::min(size, most); d >= 2; d--)
     if (size % d == 0) return d;
   return 0;
+}
+
+// Largest power of two in [2, most] that divides `size`, or 0: other vectors are split into pieces.
+int64_t power_of_two_divisor(int64_t size, int64_t most) {
+  int64_t d = 1;
+  while (d * 2 <= most && size % (d * 2) == 0) d *= 2;
+  return d > 1 ? d : 0;
 }
 
 class Heuristic {
@@ -33,6 +41,7 @@ class Heuristic {
     unroll_reductions();
     order_loops();
     choose_threads();
+    stage_panels();
     return body_;
   }
 
@@ -97,10 +106,8 @@ class Heuristic {
     int64_t widest = 1;
     for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / std::max<int64_t>(widest, 4));
-    const bool reduces = std::any_of(axes_.begin(), axes_.end(), is_reduce);
-    const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : reduces ? 2 : 2;
-    int64_t n = divisor(size_of(*best), registers * lanes, lanes);
-    if (!n) n = divisor(size_of(*best), 2 * lanes);
+    const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
+    const int64_t n = power_of_two_divisor(size_of(*best), registers * lanes);
     if (!n) return;
     lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
     on_reduce_ = is_reduce(*best);
@@ -196,6 +203,26 @@ class Heuristic {
       apply(ActionKind::Thread, r.range().id, parts);
       return;
     }
+  }
+
+  // A panel that many steps of the tile loop read, and that fits half of the second cache, is packed: its rows are far apart in
+  // memory and would fall into few sets of the caches.
+  void stage_panels() {
+    if (on_reduce_ || tile_loop_ < 0) return;
+    constexpr double kMinUses = 8;
+    const std::vector<UOp> loads = stageable_loads(body_);
+    for (size_t i = 0; i < loads.size(); i++) {
+      const StagePlan plan = plan_stage(body_, loads[i]);
+      if (plan.bytes < target_.l1d_bytes / 2 || plan.bytes > target_.l2_bytes / 2 || plan.uses < kMinUses) continue;
+      if (!moves_lanes(loads[i])) continue;
+      body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
+      return;
+    }
+  }
+  static bool moves_lanes(const UOp& load) {
+    for (const Node* r : load.ranges())
+      if (std::get<RangeArg>(r->arg).type == AxisType::Vector) return true;
+    return false;
   }
 
   UOp body_;

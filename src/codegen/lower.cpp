@@ -10,6 +10,7 @@
 #include "codegen/decompose/decompose_int.h"
 #include "codegen/decompose/index_types.h"
 #include "codegen/decompose/late_rules.h"
+#include "codegen/decompose/move_gates.h"
 #include "codegen/expand.h"
 #include "codegen/heuristic.h"
 #include "codegen/linearize.h"
@@ -37,16 +38,16 @@ constexpr Pass kPasses[] = {
     // Copies have constants where they had ranges, so indices fold again.
     {"simplify", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
     // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a lane.
-    {"move_gates", [](const UOp& u, const Target& t) { return move_gates(u, t); }, SpecLevel::Kernel},
+    {"move_gates", move_gates, SpecLevel::Kernel},
     {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
     {"simplify_lanes", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
     // From here every value has the width it is computed in.
-    {"commit_weak_types", [](const UOp& u, const Target& t) { return commit_weak_types(u, t); }, SpecLevel::Kernel},
-    {"decompose_dtypes", [](const UOp& u, const Target& t) { return decompose_dtypes(u, t); }, SpecLevel::Kernel},
-    {"decompose_floats", [](const UOp& u, const Target& t) { return decompose_floats(u, t); }, SpecLevel::Kernel},
-    {"decompose_ints", [](const UOp& u, const Target& t) { return decompose_ints(u, t); }, SpecLevel::Kernel},
-    {"late_rewrites", [](const UOp& u, const Target& t) { return late_rewrites(u, t); }, SpecLevel::Program},
+    {"commit_weak_types", commit_weak_types, SpecLevel::Kernel},
+    {"decompose_dtype", decompose_dtype, SpecLevel::Kernel},
+    {"decompose_float", decompose_float, SpecLevel::Kernel},
+    {"decompose_int", decompose_int, SpecLevel::Kernel},
+    {"use_native_ops", use_native_ops, SpecLevel::Program},
 };
 
 Color axis_color(AxisType t) {

@@ -46,7 +46,8 @@ class Vectorizer {
       for (int64_t i = 0; i < u.src(0).value().as_i64(); i++) lanes.push_back(constant(Scalar(i)));
       return stack(lanes);
     }
-    if (u.op() == Op::Index && u.src(0).op() == Op::Param) return visit_access(u);
+    if (u.op() == Op::Index && (u.src(0).op() == Op::Param || u.src(0).op() == Op::Buffer || u.src(0).op() == Op::After))
+      return visit_access(u);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
       if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector)) srcs.push_back(of(s));
@@ -58,10 +59,10 @@ class Vectorizer {
     const UOp r = vector_axis(u.src(1));
     if (!r) return index(of(u.src(0)), of(u.src(1)));
     const auto linear = linear_in(u.src(1), r);
-    if (!linear || linear->stride != 1) return index(u.src(0), of(u.src(1)));
+    if (!linear || linear->stride != 1) return index(of(u.src(0)), of(u.src(1)));
     const UOp base = of(linear->base);
     const UOp lanes = constant(r.src(0).value());
-    return UOp::make(Op::Shrink, {u.src(0), stack({&base, 1}), stack({&lanes, 1})});
+    return UOp::make(Op::Shrink, {of(u.src(0)), stack({&base, 1}), stack({&lanes, 1})});
   }
 
   std::unordered_map<const Node*, UOp> done_;

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "engine/compile.h"
 #include "engine/counters.h"
+#include "engine/schedule_cache.h"
 #include "runtime/buffer.h"
-#include "schedule/schedule.h"
 
 namespace lathe {
 namespace {
@@ -62,10 +62,11 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   const double start = now_seconds();
-  Schedule schedule = make_schedule(roots);
+  Schedule schedule = cached_schedule(roots);
   count([](Counters& c) { c.schedules++; });
   if (knob(Knob::DEBUG) >= 1 && !schedule.kernels.empty())
-    debug_line("scheduled {} kernels in {:.2f} ms", schedule.kernels.size(), (now_seconds() - start) * 1e3);
+    debug_line("scheduled {} kernels in {:.2f} ms{}", schedule.kernels.size(), (now_seconds() - start) * 1e3,
+               schedule_cache_hit() ? "" : ", cache miss");
   for (ScheduledKernel& k : schedule.kernels) {
     if (k.is_copy())
       run_copy(k);

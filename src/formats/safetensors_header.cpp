@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 #include <unordered_set>
@@ -229,7 +230,7 @@ bool HeaderEvents::parse_error(size_t position, const std::string&, const nlohma
   std::string_view reason = e.what();
   if (const size_t colon = reason.find(": "); colon != reason.npos) reason.remove_prefix(colon + 2);
   problem = fmt::format("the header is not valid JSON: {}", reason);
-  problem_at = position;
+  problem_at = std::min(position, text_.size());  // one beyond where the text is cut off
   return false;
 }
 

@@ -12,11 +12,13 @@ bool is_plain_integer(DType d) { return is_int(d) && bit_width(d) >= 32; }
 
 // The table's spelling; a left operand that is a chain of the same operator loses its parentheses.
 std::string CWriter::spelled(const UOp& u, const std::string& a, const std::string& b, const std::string& c) {
-  const bool chained = kChains.contains(u.op()) && value(u.src(0)).chain == u.op() && value(u.src(0)).text == a;
+  const bool chained =
+      kChains.contains(u.op()) && value(u.src(0)).chain == u.op() && value(u.src(0)).text == a;
   return fmt::format(fmt::runtime(info(u.op()).spelling), chained ? without_parentheses(a) : a, b, c);
 }
 
 CWriter::Value CWriter::alu(const UOp& u) {
+  check_operands(u);
   const int64_t n = lanes_of(u);
   Value v = n ? vector_alu(u, n) : scalar_alu(u);
   if (is_rounded(u.dtype()) && u.op() != Op::Where && u.op() != Op::Max)
@@ -27,29 +29,38 @@ CWriter::Value CWriter::alu(const UOp& u) {
 // Ops that are a function call on both scalars and vectors; empty for others.
 std::string CWriter::function_alu(const UOp& u, int64_t n) {
   const CElement e = register_element(u.dtype());
-  const auto operand = [&](size_t i) { return without_parentheses(n ? lanes(u.src(i), n) : scalar(u.src(i))); };
+  const auto operand = [&](size_t i) {
+    return without_parentheses(n ? lanes(u.src(i), n) : scalar(u.src(i)));
+  };
   if (u.op() == Op::Sqrt) return fmt::format("{}({})", helpers_.square_root(e, n), operand(0));
-  if (u.op() == Op::Trunc) return is_float(u.dtype()) ? fmt::format("{}({})", helpers_.truncate(e, n), operand(0)) : operand(0);
-  if (u.op() == Op::Max && !is_bool(u.dtype())) return fmt::format("{}({}, {})", helpers_.max(e, n), operand(0), operand(1));
+  if (u.op() == Op::Trunc)
+    return is_float(u.dtype()) ? fmt::format("{}({})", helpers_.truncate(e, n), operand(0)) : operand(0);
+  if (u.op() == Op::Max && !is_bool(u.dtype()))
+    return fmt::format("{}({}, {})", helpers_.max(e, n), operand(0), operand(1));
   return "";
 }
 
-// ---- scalars --------------------------------------------------------------------------------------------------------
+// ---- scalars
+// --------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::scalar_alu(const UOp& u) {
   const DType d = u.dtype();
-  const std::string a = scalar(u.src(0)), b = u.n_srcs() > 1 ? scalar(u.src(1)) : "", c = u.n_srcs() > 2 ? scalar(u.src(2)) : "";
+  const std::string a = scalar(u.src(0)), b = u.n_srcs() > 1 ? scalar(u.src(1)) : "",
+                    c = u.n_srcs() > 2 ? scalar(u.src(2)) : "";
   if (const std::string call = function_alu(u, 0); !call.empty()) return {call};
   if (is_bool(d) && !has_flag(u.op(), kComparison)) {
     if (u.op() == Op::Add || u.op() == Op::Max) return {fmt::format("({}|{})", a, b)};
     if (u.op() == Op::Mul) return {fmt::format("({}&{})", a, b)};
-    if (u.op() != Op::Xor && u.op() != Op::Or && u.op() != Op::And && u.op() != Op::Where) cannot_render(u, dialect_.name);
+    if (u.op() != Op::Xor && u.op() != Op::Or && u.op() != Op::And && u.op() != Op::Where)
+      cannot_render(u, dialect_.name);
     return {spelled(u, a, b, c), u.op()};
   }
-  if (u.op() == Op::Reciprocal) return {fmt::format("({}/{})", float_literal(is_rounded(d) ? DType::Float32 : d, 1.0), a)};
-  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl || u.op() == Op::Neg ||
-                     u.op() == Op::MulAcc;
-  if (!is_int(d) || has_flag(u.op(), kComparison) || u.op() == Op::Where) return {spelled(u, a, b, c), u.op()};
+  if (u.op() == Op::Reciprocal)
+    return {fmt::format("({}/{})", float_literal(is_rounded(d) ? DType::Float32 : d, 1.0), a)};
+  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl ||
+                     u.op() == Op::Neg || u.op() == Op::MulAcc;
+  if (!is_int(d) || has_flag(u.op(), kComparison) || u.op() == Op::Where)
+    return {spelled(u, a, b, c), u.op()};
   if (is_plain_integer(d) && (!wraps || is_unsigned(d) || (u.op() != Op::MulAcc && cannot_overflow(u))))
     return {spelled(u, a, b, c), u.op()};
   // Signed overflow is undefined and narrow operands become int: wrap in an unsigned type, then come back.
@@ -60,20 +71,24 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
   return {fmt::format("(({}){})", t, spelled(u, unsign(a), u.op() == Op::Shl ? b : unsign(b), unsign(c)))};
 }
 
-// ---- vectors --------------------------------------------------------------------------------------------------------
+// ---- vectors
+// --------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
   const DType d = u.dtype();
-  if (has_flag(u.op(), kComparison)) return is_bool(u.src(0).dtype()) ? vector_bool(u, n) : vector_compare(u, n);
+  if (has_flag(u.op(), kComparison))
+    return is_bool(u.src(0).dtype()) ? vector_bool(u, n) : vector_compare(u, n);
   if (u.op() == Op::Where) {
     int bits = register_element(d).bits;
     if (is_bool(d))
       for (size_t i = 1; i < 3; i++)
         if (lanes_of(u.src(i))) bits = std::max(bits, value(u.src(i)).mask_bits);
     const std::string a = lanes(u.src(1), n, bits), b = lanes(u.src(2), n, bits);
-    if (lanes_of(u.src(0)) == 0) return {fmt::format("({} ? {} : {})", scalar(u.src(0)), a, b), Op::Noop, is_bool(d) ? bits : 0};
+    if (lanes_of(u.src(0)) == 0)
+      return {fmt::format("({} ? {} : {})", scalar(u.src(0)), a, b), Op::Noop, is_bool(d) ? bits : 0};
     const CElement e = is_bool(d) ? CElement{'i', bits} : register_element(d);
-    return {fmt::format("{}({}, {}, {})", helpers_.where(e, n), lanes(u.src(0), n, bits), a, b), Op::Noop, is_bool(d) ? bits : 0};
+    return {fmt::format("{}({}, {}, {})", helpers_.where(e, n), lanes(u.src(0), n, bits), a, b), Op::Noop,
+            is_bool(d) ? bits : 0};
   }
   if (is_bool(d)) return vector_bool(u, n);
   if (const std::string call = function_alu(u, n); !call.empty()) return {call};
@@ -81,14 +96,17 @@ CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
   const std::string a = lanes(u.src(0), n);
   if (u.op() == Op::Reciprocal) {
     const CElement e = register_element(d);
-    return {fmt::format("({}({})/{})", helpers_.splat(e, n), float_literal(e.bits == 64 ? DType::Float64 : DType::Float32, 1.0), a)};
+    return {fmt::format("({}({})/{})", helpers_.splat(e, n),
+                        float_literal(e.bits == 64 ? DType::Float64 : DType::Float32, 1.0), a)};
   }
-  return {spelled(u, a, u.n_srcs() > 1 ? lanes(u.src(1), n) : "", u.n_srcs() > 2 ? lanes(u.src(2), n) : ""), u.op()};
+  return {spelled(u, a, u.n_srcs() > 1 ? lanes(u.src(1), n) : "", u.n_srcs() > 2 ? lanes(u.src(2), n) : ""),
+          u.op()};
 }
 
 CWriter::Value CWriter::vector_compare(const UOp& u, int64_t n) {
   const int bits = register_element(u.src(0).dtype()).bits;
-  return {fmt::format("(({}){})", helpers_.vector_type({'i', bits}, n), spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), "")),
+  return {fmt::format("(({}){})", helpers_.vector_type({'i', bits}, n),
+                      spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), "")),
           Op::Noop, bits};
 }
 
@@ -116,20 +134,22 @@ CWriter::Value CWriter::vector_bool(const UOp& u, int64_t n) {
 CWriter::Value CWriter::vector_int(const UOp& u, int64_t n) {
   const DType d = u.dtype();
   const CElement e = register_element(d);
-  std::string a = lanes(u.src(0), n), b = u.n_srcs() > 1 ? lanes(u.src(1), n) : "", c = u.n_srcs() > 2 ? lanes(u.src(2), n) : "";
+  std::string a = lanes(u.src(0), n), b = u.n_srcs() > 1 ? lanes(u.src(1), n) : "",
+              c = u.n_srcs() > 2 ? lanes(u.src(2), n) : "";
   if (u.op() == Op::Shl || u.op() == Op::Shr) b = convert(b, register_element(u.src(1).dtype()), e, n);
   const bool divides = u.op() == Op::CDiv || u.op() == Op::CMod;
   if (divides && n != padded_lanes(n))
     return {fmt::format("{}({}, {})", helpers_.divide(e, n, u.op() == Op::CMod), a, b)};
-  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl || u.op() == Op::Neg ||
-                     u.op() == Op::MulAcc;
+  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl ||
+                     u.op() == Op::Neg || u.op() == Op::MulAcc;
   if (!wraps || is_unsigned(d)) return {spelled(u, a, b, c), u.op()};
   const CElement wide{'u', e.bits};
   const auto unsign = [&](const std::string& x) { return x.empty() ? x : convert(x, e, wide, n); };
   return {convert(spelled(u, unsign(a), unsign(b), unsign(c)), wide, e, n)};
 }
 
-// ---- conversions ----------------------------------------------------------------------------------------------------
+// ---- conversions
+// ----------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::cast(const UOp& u) {
   const int64_t n = lanes_of(u);
@@ -142,9 +162,8 @@ std::string CWriter::scalar_cast(const std::string& x, DType from, DType to) {
   if (from == to) return x;
   if (is_bool(to)) return fmt::format("({}!=0)", x);
   if (is_rounded(to)) {
-    const bool exact_in_float = is_rounded(from) || from == DType::Float32 || to == DType::Float16 || bit_width(from) <= 16;
-    if (from == DType::Float64 || !exact_in_float)
-      return fmt::format("{}({}({}))", helpers_.round(to, 0), helpers_.float_from_double_odd(0), as("double"));
+    if (from == DType::Float64 && to == DType::Float16)
+      return fmt::format("{}({}({}))", helpers_.round(to, 0), helpers_.float_from_double_odd(0), x);
     return fmt::format("{}({})", helpers_.round(to, 0), as("float"));
   }
   if (is_rounded(from) && to == DType::Float32) return x;
@@ -176,15 +195,14 @@ std::string CWriter::vector_cast(const std::string& x, DType from, DType to, int
   const CElement f = register_element(from), t = register_element(to), single{'f', 32}, wide{'f', 64};
   if (from == to || (is_rounded(from) && to == DType::Float32)) return x;
   if (is_rounded(to)) {
-    const bool exact_in_float = f == single || to == DType::Float16 || f.bits <= 16;
-    const std::string rounded =
-        from == DType::Float64 || !exact_in_float
-            ? fmt::format("{}({})", helpers_.float_from_double_odd(n), convert(x, f, wide, n))
-            : convert(x, f, single, n);
+    const std::string rounded = from == DType::Float64 && to == DType::Float16
+                                    ? fmt::format("{}({})", helpers_.float_from_double_odd(n), x)
+                                    : convert(x, f, single, n);
     return fmt::format("{}({})", helpers_.round(to, n), rounded);
   }
   if (is_float(from) && is_int(to)) {
-    if (to == DType::UInt64) return fmt::format("{}({})", helpers_.uint64_from_double(n), convert(x, f, wide, n));
+    if (to == DType::UInt64)
+      return fmt::format("{}({})", helpers_.uint64_from_double(n), convert(x, f, wide, n));
     const CElement via = t.bits < 32 ? CElement{'i', 32} : to == DType::UInt32 ? CElement{'i', 64} : t;
     return convert(convert(x, f, via, n), via, t, n);
   }
@@ -196,7 +214,9 @@ CWriter::Value CWriter::bitcast(const UOp& u) {
   const int64_t n = lanes_of(u.src(0)), m = lanes_of(u);
   if (is_bool(from) || is_bool(to)) {  // a boolean's bits are its byte
     if (n) {
-      if (is_bool(from)) return {convert(fmt::format("({}&1)", value(u.src(0)).text), {'i', value(u.src(0)).mask_bits}, register_element(to), n)};
+      if (is_bool(from))
+        return {convert(fmt::format("({}&1)", value(u.src(0)).text), {'i', value(u.src(0)).mask_bits},
+                        register_element(to), n)};
       return {fmt::format("(({})({}!=0))", helpers_.vector_type({'i', 8}, n), scalar(u.src(0))), Op::Noop, 8};
     }
     return {scalar_cast(scalar(u.src(0)), from, to)};
@@ -214,12 +234,14 @@ CWriter::Value CWriter::bitcast(const UOp& u) {
     if (!(f == t)) x = fmt::format("(({}){})", helpers_.vector_type(t, m), x);
   } else if (!(f == t)) {
     const bool integers = f.kind != 'f' && t.kind != 'f';
-    x = integers ? fmt::format("(({}){})", scalar_name(t), x) : fmt::format("{}({})", helpers_.bitcast(f, t), without_parentheses(x));
+    x = integers ? fmt::format("(({}){})", scalar_name(t), x)
+                 : fmt::format("{}({})", helpers_.bitcast(f, t), without_parentheses(x));
   }
   return {is_rounded(to) ? fmt::format("{}({})", helpers_.from_bits(to, m), without_parentheses(x)) : x};
 }
 
-// ---- lanes ----------------------------------------------------------------------------------------------------------
+// ---- lanes
+// ----------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::stack(const UOp& u) {
   const bool masks = is_bool(u.dtype());
@@ -247,7 +269,8 @@ CWriter::Value CWriter::pick(const UOp& u) {
   }
   CHECK(picked, "lane numbers of a shuffle must be constant");
   const CElement e = masks ? CElement{'i', v.mask_bits} : register_element(u.dtype());
-  return {fmt::format("{}({})", helpers_.shuffle(e, lanes_of(x), *picked), without_parentheses(v.text)), Op::Noop, v.mask_bits};
+  return {fmt::format("{}({})", helpers_.shuffle(e, lanes_of(x), *picked), without_parentheses(v.text)),
+          Op::Noop, v.mask_bits};
 }
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 namespace lathe {
 
 CElement register_element(DType d) {
+  CHECK(d != DType::Void && !is_weak(d) && !is_fp8(d), "C has no type for {}", dtype_name(d));
   if (is_bool(d)) return {'i', 8};
   if (is_rounded(d)) return {'f', 32};
   return {is_float(d) ? 'f' : is_unsigned(d) ? 'u' : 'i', bit_width(d)};
@@ -32,24 +33,29 @@ std::string dtype_tag(DType d) {
 
 bool is_rounded(DType d) { return d == DType::Float16 || d == DType::BFloat16; }
 
-int64_t padded_lanes(int64_t lanes) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes))); }
+int64_t padded_lanes(int64_t lanes) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)));
+}
 
 std::string CHelpers::text() const { return types_ + functions_; }
 
-std::string CHelpers::define(const std::string& name, const std::string& result, const std::string& parameters,
-                             const std::string& body) {
+std::string CHelpers::define(const std::string& name, const std::string& result,
+                             const std::string& parameters, const std::string& body) {
   if (defined_.insert(name).second)
-    functions_ += fmt::format("{} {} {}({}) {{ {} }}\n", dialect_.helper_qualifier, result, name, parameters, body);
+    functions_ +=
+        fmt::format("{} {} {}({}) {{ {} }}\n", dialect_.helper_qualifier, result, name, parameters, body);
   return name;
 }
 
-// ---- types ----------------------------------------------------------------------------------------------------------
+// ---- types
+// ----------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::vector_type(CElement e, int64_t lanes) {
   const int64_t n = padded_lanes(lanes);
   const std::string name = fmt::format("{}x{}", short_name(e), n);
   if (defined_.insert(name).second)
-    types_ += fmt::format("typedef {} {} __attribute__((vector_size({})));\n", scalar_name(e), name, n * e.bits / 8);
+    types_ += fmt::format("typedef {} {} __attribute__((vector_size({})));\n", scalar_name(e), name,
+                          n * e.bits / 8);
   return name;
 }
 
@@ -57,14 +63,17 @@ std::string CHelpers::vector_type(CElement e, int64_t lanes) {
 std::string CHelpers::memory_type(CElement e, int64_t lanes) {
   const std::string name = vector_type(e, lanes) + "_mem";
   if (defined_.insert(name).second)
-    types_ += fmt::format("typedef {} {} __attribute__((vector_size({}), aligned({}), may_alias));\n", scalar_name(e), name,
-                          lanes * e.bits / 8, e.bits / 8);
+    types_ += fmt::format("typedef {} {} __attribute__((vector_size({}), aligned({}), may_alias));\n",
+                          scalar_name(e), name, lanes * e.bits / 8, e.bits / 8);
   return name;
 }
 
-std::string CHelpers::mask_type(DType d, int64_t lanes) { return vector_type({'i', register_element(d).bits}, lanes); }
+std::string CHelpers::mask_type(DType d, int64_t lanes) {
+  return vector_type({'i', register_element(d).bits}, lanes);
+}
 
-// ---- lanes ----------------------------------------------------------------------------------------------------------
+// ---- lanes
+// ----------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::each_lane(int64_t lanes, const std::string& statement) const {
   return fmt::format("{}for (int i = 0; i < {}; i++) {}", dialect_.unroll_hint, lanes, statement);
@@ -77,11 +86,14 @@ std::string CHelpers::splat(CElement e, int64_t lanes) {
   return define("splat_" + t, t, scalar_name(e) + " x", fmt::format("return ({}){{{}}};", t, items));
 }
 
-std::string CHelpers::map(const std::string& name, CElement from, CElement to, int64_t lanes, const std::string& function) {
-  if (!lanes) return define(name, scalar_name(to), scalar_name(from) + " x", fmt::format("return {}(x);", function));
+std::string CHelpers::map(const std::string& name, CElement from, CElement to, int64_t lanes,
+                          const std::string& function) {
+  if (!lanes)
+    return define(name, scalar_name(to), scalar_name(from) + " x", fmt::format("return {}(x);", function));
   const std::string t = vector_type(to, lanes);
   return define(name, t, vector_type(from, lanes) + " x",
-                fmt::format("{} r; {} return r;", t, each_lane(padded_lanes(lanes), fmt::format("r[i] = {}(x[i]);", function))));
+                fmt::format("{} r; {} return r;", t,
+                            each_lane(padded_lanes(lanes), fmt::format("r[i] = {}(x[i]);", function))));
 }
 
 std::string CHelpers::shuffle(CElement e, int64_t lanes, std::span<const int64_t> picked) {
@@ -96,13 +108,16 @@ std::string CHelpers::shuffle(CElement e, int64_t lanes, std::span<const int64_t
   auto it = std::ranges::find(shuffles_, key);
   const std::string name = fmt::format("shuffle{}_{}", it - shuffles_.begin(), to);
   if (it == shuffles_.end()) shuffles_.push_back(key);
-  return define(name, to, from + " x",
-                fmt::format("\n#if HAS_SHUFFLEVECTOR\n  return __builtin_shufflevector(x, x{});\n#else\n  return ({}){{{}}};\n"
-                            "#endif\n",
-                            numbers, to, items));
+  return define(
+      name, to, from + " x",
+      fmt::format(
+          "\n#if HAS_SHUFFLEVECTOR\n  return __builtin_shufflevector(x, x{});\n#else\n  return ({}){{{}}};\n"
+          "#endif\n",
+          numbers, to, items));
 }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::from_memory(DType d, const std::string& x) {
   if (is_bool(d)) return fmt::format("-(int8_t){}", x);
@@ -119,9 +134,11 @@ std::string CHelpers::load(DType d, int64_t lanes) {
   const std::string t = vector_type(e, lanes), name = fmt::format("load_{}x{}", dtype_tag(d), lanes);
   std::string body;
   if (is_rounded(d))
-    body = fmt::format("{} r = {{0}}; {} return r;", t, each_lane(lanes, fmt::format("r[i] = {};", from_memory(d, "p[i]"))));
+    body = fmt::format("{} r = {{0}}; {} return r;", t,
+                       each_lane(lanes, fmt::format("r[i] = {};", from_memory(d, "p[i]"))));
   else if (lanes != padded_lanes(lanes))
-    body = fmt::format("{} r = {{0}}; __builtin_memcpy(&r, p, {}); return {}r;", t, lanes * e.bits / 8, is_bool(d) ? "-" : "");
+    body = fmt::format("{} r = {{0}}; __builtin_memcpy(&r, p, {}); return {}r;", t, lanes * e.bits / 8,
+                       is_bool(d) ? "-" : "");
   else
     body = fmt::format("return {}*(const {}*)p;", is_bool(d) ? "-" : "", memory_type(e, lanes));
   return define(name, t, fmt::format("const {}* p", memory_name(d)), body);
@@ -164,9 +181,11 @@ std::string CHelpers::gather(DType d, int64_t lanes, CElement index) {
 
 std::string CHelpers::gather_if(DType d, int64_t lanes, CElement index) {
   const std::string t = vector_type(register_element(d), lanes);
-  return define(fmt::format("gather_if_{}x{}_{}", dtype_tag(d), lanes, short_name(index)), t,
-                fmt::format("const {}* p, {} at, {} m, {} r", memory_name(d), vector_type(index, lanes), mask_type(d, lanes), t),
-                each_lane(lanes, fmt::format("if (m[i]) r[i] = {};", from_memory(d, "p[at[i]]"))) + " return r;");
+  return define(
+      fmt::format("gather_if_{}x{}_{}", dtype_tag(d), lanes, short_name(index)), t,
+      fmt::format("const {}* p, {} at, {} m, {} r", memory_name(d), vector_type(index, lanes),
+                  mask_type(d, lanes), t),
+      each_lane(lanes, fmt::format("if (m[i]) r[i] = {};", from_memory(d, "p[at[i]]"))) + " return r;");
 }
 
 std::string CHelpers::scatter(DType d, int64_t lanes, CElement index) {
@@ -183,20 +202,24 @@ std::string CHelpers::scatter_if(DType d, int64_t lanes, CElement index) {
                 each_lane(lanes, fmt::format("if (m[i]) p[at[i]] = {};", to_memory(d, "x[i]"))));
 }
 
-// ---- arithmetic -----------------------------------------------------------------------------------------------------
+// ---- arithmetic
+// -----------------------------------------------------------------------------------------------------
 
 // C has no vector form of ?:, so bits are merged.
 std::string CHelpers::where(CElement e, int64_t lanes) {
   const std::string t = vector_type(e, lanes), m = vector_type({'i', e.bits}, lanes);
-  const std::string merge = t == m ? "(a & m) | (b & ~m)" : fmt::format("({})((({})a & m) | (({})b & ~m))", t, m, m);
+  const std::string merge =
+      t == m ? "(a & m) | (b & ~m)" : fmt::format("({})((({})a & m) | (({})b & ~m))", t, m, m);
   return define("where_" + t, t, fmt::format("{0} m, {1} a, {1} b", m, t), fmt::format("return {};", merge));
 }
 
 std::string CHelpers::max(CElement e, int64_t lanes) {
   const std::string t = type(e, lanes);
-  if (!lanes) return define("max_" + short_name(e), t, fmt::format("{0} a, {0} b", t), "return a < b ? b : a;");
-  return define("max_" + t, t, fmt::format("{0} a, {0} b", t),
-                fmt::format("return {}(({})(a < b), b, a);", where(e, lanes), vector_type({'i', e.bits}, lanes)));
+  if (!lanes)
+    return define("max_" + short_name(e), t, fmt::format("{0} a, {0} b", t), "return a < b ? b : a;");
+  return define(
+      "max_" + t, t, fmt::format("{0} a, {0} b", t),
+      fmt::format("return {}(({})(a < b), b, a);", where(e, lanes), vector_type({'i', e.bits}, lanes)));
 }
 
 std::string CHelpers::square_root(CElement e, int64_t lanes) {
@@ -211,12 +234,14 @@ std::string CHelpers::truncate(CElement e, int64_t lanes) {
 
 std::string CHelpers::divide(CElement e, int64_t lanes, bool remainder) {
   const std::string t = vector_type(e, lanes);
-  return define(fmt::format("{}_{}x{}", remainder ? "rem" : "div", short_name(e), lanes), t, fmt::format("{0} a, {0} b", t),
+  return define(fmt::format("{}_{}x{}", remainder ? "rem" : "div", short_name(e), lanes), t,
+                fmt::format("{0} a, {0} b", t),
                 fmt::format("{} r = {{0}}; {} return r;", t,
                             each_lane(lanes, fmt::format("r[i] = a[i] {} b[i];", remainder ? "%" : "/"))));
 }
 
-// ---- half, bfloat16 and rounding ------------------------------------------------------------------------------------
+// ---- half, bfloat16 and rounding
+// ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -303,7 +328,8 @@ std::string CHelpers::uint64_from_double(int64_t lanes) {
 
 std::string CHelpers::bitcast(CElement from, CElement to) {
   CHECK(from.bits == to.bits, "bitcast of {} to {} bits", from.bits, to.bits);
-  return define(fmt::format("{}_bits_of_{}", short_name(to), short_name(from)), scalar_name(to), scalar_name(from) + " x",
+  return define(fmt::format("{}_bits_of_{}", short_name(to), short_name(from)), scalar_name(to),
+                scalar_name(from) + " x",
                 fmt::format("{} r; __builtin_memcpy(&r, &x, {}); return r;", scalar_name(to), from.bits / 8));
 }
 

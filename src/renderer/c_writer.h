@@ -1,14 +1,14 @@
 // The state of rendering one program as C.
 #pragma once
+#include "renderer/c_helpers.h"
+#include "renderer/program.h"
+
 #include <fmt/core.h>
 
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include "renderer/c_helpers.h"
-#include "renderer/program.h"
 
 namespace lathe {
 
@@ -94,7 +94,7 @@ class CWriter {
   CHelpers helpers_;
   std::string body_;
   int depth_ = 1;
-  int block_ = 0;       // number of the open loop or If; blocks are numbered in the order they open
+  int block_ = 0;  // number of the open loop or If; blocks are numbered in the order they open
   int next_block_ = 1;
   std::vector<int> outer_blocks_;
   int next_value_ = 0;

@@ -1,16 +1,17 @@
 #include "renderer/cstyle.h"
 
-#include <cmath>
-
 #include "renderer/c_writer.h"
+
+#include <cmath>
 
 namespace lathe {
 
 const CDialect kC{
     .name = "C",
-    .prologue = "#include <stdint.h>\n"
-                "#if defined(__clang__) || __GNUC__ >= 12\n#define HAS_SHUFFLEVECTOR 1\n#endif\n"
-                "#pragma GCC diagnostic ignored \"-Wpsabi\"\n",
+    .prologue =
+        "#include <stdint.h>\n"
+        "#if defined(__clang__) || __GNUC__ >= 12\n#define HAS_SHUFFLEVECTOR 1\n#endif\n"
+        "#pragma GCC diagnostic ignored \"-Wpsabi\"\n",
     .body_qualifier = "static __attribute__((noinline)) void",
     .helper_qualifier = "static inline __attribute__((always_inline))",
     .pointer_space = "",
@@ -48,7 +49,8 @@ std::string without_parentheses(const std::string& x) {
   return x;
 }
 
-// ---- before printing ------------------------------------------------------------------------------------------------
+// ---- before printing
+// ------------------------------------------------------------------------------------------------
 
 void CWriter::count_uses() {
   std::vector<int> block_of(linear_.size());
@@ -70,7 +72,8 @@ void CWriter::count_uses() {
   }
 }
 
-// Compilers keep an array of vectors in registers more readily than an array of floats that is read as vectors.
+// Compilers keep an array of vectors in registers more readily than an array of floats that is read as
+// vectors.
 void CWriter::find_scratch() {
   for (const UOp& u : linear_) {
     if (u.op() == Op::Buffer) {
@@ -83,14 +86,16 @@ void CWriter::find_scratch() {
     if (it == scratch_.end()) continue;
     int64_t& lanes = it->second.lanes;
     const DType d = a.at.buffer.dtype();
-    const bool whole = a.at.lanes > 0 && !a.at.scattered && !a.gate && a.at.index.is_const() && !is_bool(d) && !is_rounded(d) &&
-                       a.at.lanes == padded_lanes(a.at.lanes) && a.at.index.value().as_i64() % a.at.lanes == 0 &&
+    const bool whole = a.at.lanes > 0 && !a.at.scattered && !a.gate && a.at.index.is_const() && !is_bool(d) &&
+                       !is_rounded(d) && a.at.lanes == padded_lanes(a.at.lanes) &&
+                       a.at.index.value().as_i64() % a.at.lanes == 0 &&
                        element_count(a.at.buffer) % a.at.lanes == 0;
     lanes = whole && (lanes == -1 || lanes == a.at.lanes) ? a.at.lanes : 0;
   }
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values
+// ---------------------------------------------------------------------------------------------------------
 
 std::string CWriter::float_literal(DType d, double v) const {
   std::string text;
@@ -124,12 +129,15 @@ const CWriter::Value& CWriter::value(const UOp& u) {
   return values_[x.node()] = {literal(x.dtype(), x.value())};
 }
 
-std::string CWriter::scalar_type(DType d) const { return is_bool(d) ? "_Bool" : scalar_name(register_element(d)); }
+std::string CWriter::scalar_type(DType d) const {
+  return is_bool(d) ? "_Bool" : scalar_name(register_element(d));
+}
 
 std::string CWriter::type_of(const UOp& u, const Value& v) {
   const int64_t n = lanes_of(u);
   if (!n) return scalar_type(u.dtype());
-  return helpers_.vector_type(is_bool(u.dtype()) ? CElement{'i', v.mask_bits} : register_element(u.dtype()), n);
+  return helpers_.vector_type(is_bool(u.dtype()) ? CElement{'i', v.mask_bits} : register_element(u.dtype()),
+                              n);
 }
 
 void CWriter::define(const UOp& u, Value v, bool inlined) {
@@ -163,7 +171,8 @@ std::string CWriter::lanes(const UOp& u, int64_t n, int mask_bits) {
   return fmt::format("{}(-({}){})", helpers_.splat(mask, n), scalar_name(mask), v.text);
 }
 
-// ---- structure ------------------------------------------------------------------------------------------------------
+// ---- structure
+// ------------------------------------------------------------------------------------------------------
 
 void CWriter::node(const UOp& u) {
   switch (u.op()) {
@@ -177,8 +186,10 @@ void CWriter::node(const UOp& u) {
     case Op::Buffer: {
       const Scratch& s = scratch_.at(u.node());
       const bool vectors = s.lanes > 0;
-      line("{} {}[{}]{};", vectors ? helpers_.vector_type(register_element(u.dtype()), s.lanes) : memory_name(u.dtype()), s.name,
-           vectors ? element_count(u) / s.lanes : element_count(u), vectors ? "" : " __attribute__((aligned(64)))");
+      line("{} {}[{}]{};",
+           vectors ? helpers_.vector_type(register_element(u.dtype()), s.lanes) : memory_name(u.dtype()),
+           s.name, vectors ? element_count(u) / s.lanes : element_count(u),
+           vectors ? "" : " __attribute__((aligned(64)))");
       return;
     }
     case Op::Range: return range(u);
@@ -228,7 +239,8 @@ void CWriter::close() {
   line("}}");
 }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------
 
 std::string CWriter::address(const Address& at) {
   const auto it = scratch_.find(at.buffer.node());
@@ -241,7 +253,8 @@ std::string CWriter::element(const Address& at) {
   const auto it = scratch_.find(at.buffer.node());
   if (it != scratch_.end() && it->second.lanes > 0)
     return fmt::format("{}[{}]", it->second.name, at.index.value().as_i64() / it->second.lanes);
-  return fmt::format("{}[{}]", it != scratch_.end() ? it->second.name : scalar(at.buffer), without_parentheses(scalar(at.index)));
+  return fmt::format("{}[{}]", it != scratch_.end() ? it->second.name : scalar(at.buffer),
+                     without_parentheses(scalar(at.index)));
 }
 
 std::string CWriter::from_element(DType d, const std::string& x) {
@@ -249,7 +262,8 @@ std::string CWriter::from_element(DType d, const std::string& x) {
 }
 
 std::string CWriter::to_element(DType d, const std::string& x) {
-  return is_rounded(d) ? fmt::format("{}({})", helpers_.bits(d, 0), without_parentheses(x)) : without_parentheses(x);
+  return is_rounded(d) ? fmt::format("{}({})", helpers_.bits(d, 0), without_parentheses(x))
+                       : without_parentheses(x);
 }
 
 void CWriter::load(const UOp& u) {
@@ -274,9 +288,12 @@ std::string CWriter::read_vector(const Access& a, DType d) {
   const std::string p = address(a.at);
   const CElement index = register_element(a.at.index.dtype());
   const std::string at = a.at.scattered ? ", " + without_parentheses(lanes(a.at.index, n)) : "";
-  if (!lane_gates) return fmt::format("{}({}{})", a.at.scattered ? helpers_.gather(d, n, index) : helpers_.load(d, n), p, at);
+  if (!lane_gates)
+    return fmt::format("{}({}{})", a.at.scattered ? helpers_.gather(d, n, index) : helpers_.load(d, n), p,
+                       at);
   const std::string mask = lanes(a.gate, n, register_element(d).bits), otherwise = lanes(a.value, n, 8);
-  return fmt::format("{}({}{}, {}, {})", a.at.scattered ? helpers_.gather_if(d, n, index) : helpers_.load_if(d, n), p, at, mask,
+  return fmt::format("{}({}{}, {}, {})",
+                     a.at.scattered ? helpers_.gather_if(d, n, index) : helpers_.load_if(d, n), p, at, mask,
                      otherwise);
 }
 
@@ -293,7 +310,8 @@ void CWriter::store(const UOp& u) {
     text = fmt::format("{} = {};", element(a.at), without_parentheses(lanes(a.value, a.at.lanes)));
   else
     text = write_vector(a, d);
-  if (a.gate && lanes_of(a.gate) == 0) text = fmt::format("if ({}) {}", without_parentheses(scalar(a.gate)), text);
+  if (a.gate && lanes_of(a.gate) == 0)
+    text = fmt::format("if ({}) {}", without_parentheses(scalar(a.gate)), text);
   line("{}", text);
 }
 
@@ -304,13 +322,16 @@ std::string CWriter::write_vector(const Access& a, DType d) {
   const CElement index = register_element(a.at.index.dtype());
   const std::string at = a.at.scattered ? ", " + without_parentheses(lanes(a.at.index, n)) : "";
   if (!lane_gates)
-    return fmt::format("{}({}{}, {});", a.at.scattered ? helpers_.scatter(d, n, index) : helpers_.store(d, n), p, at, x);
+    return fmt::format("{}({}{}, {});", a.at.scattered ? helpers_.scatter(d, n, index) : helpers_.store(d, n),
+                       p, at, x);
   const std::string mask = lanes(a.gate, n, register_element(d).bits);
-  return fmt::format("{}({}{}, {}, {});", a.at.scattered ? helpers_.scatter_if(d, n, index) : helpers_.store_if(d, n), p, at, x,
+  return fmt::format("{}({}{}, {}, {});",
+                     a.at.scattered ? helpers_.scatter_if(d, n, index) : helpers_.store_if(d, n), p, at, x,
                      mask);
 }
 
-// ---- the file -------------------------------------------------------------------------------------------------------
+// ---- the file
+// -------------------------------------------------------------------------------------------------------
 
 std::string CWriter::whole_program(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);
@@ -321,15 +342,17 @@ std::string CWriter::whole_program(const std::string& name, const Signature& s) 
   };
   for (size_t i = 0; i < s.buffers.size(); i++) {
     const UOp& b = s.buffers[i];
-    const std::string pointer =
-        fmt::format("{}{}{}*", written.contains(b.node()) ? "" : "const ", dialect_.pointer_space, memory_name(b.dtype()));
-    add(fmt::format("{} {} {}", pointer, dialect_.restrict_word, scalar(b)), fmt::format("({})bufs[{}]", pointer, i));
+    const std::string pointer = fmt::format("{}{}{}*", written.contains(b.node()) ? "" : "const ",
+                                            dialect_.pointer_space, memory_name(b.dtype()));
+    add(fmt::format("{} {} {}", pointer, dialect_.restrict_word, scalar(b)),
+        fmt::format("({})bufs[{}]", pointer, i));
   }
   for (size_t i = 0; i < s.variables.size(); i++) {
     const std::string t = scalar_type(s.variables[i].dtype());
     add(fmt::format("{} {}", t, scalar(s.variables[i])), fmt::format("({})vars[{}]", t, i));
   }
-  if (s.core_id) add(scalar_type(s.core_id.dtype()) + " core", fmt::format("({})core_id", scalar_type(s.core_id.dtype())));
+  if (s.core_id)
+    add(scalar_type(s.core_id.dtype()) + " core", fmt::format("({})core_id", scalar_type(s.core_id.dtype())));
   const std::string head = fmt::format("// kernel {}\n{}{}", name, dialect_.prologue, helpers_.text());
   if (!dialect_.unpacks_arguments)
     return fmt::format("{}\n{} {}({}) {{\n{}}}\n", head, dialect_.body_qualifier, name, parameters, body_);

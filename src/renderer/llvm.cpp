@@ -9,7 +9,8 @@ using llvm_text::scalar_type;
 using llvm_text::type;
 using llvm_text::with_lanes;
 
-// ---- output and operands --------------------------------------------------------------------------------------------
+// ---- output and operands
+// --------------------------------------------------------------------------------------------
 
 void LlvmWriter::begin_block(const std::string& label) {
   body_ += label + ":\n";
@@ -46,7 +47,8 @@ std::string LlvmWriter::splat(const std::string& x, std::string_view scalar, int
   return all;
 }
 
-// ---- structure ------------------------------------------------------------------------------------------------------
+// ---- structure
+// ------------------------------------------------------------------------------------------------------
 
 void LlvmWriter::node(const UOp& u) {
   switch (u.op()) {
@@ -62,14 +64,14 @@ void LlvmWriter::node(const UOp& u) {
     case Op::End: return end(u);
     case Op::If: {
       const std::string label = pool_.unique("if");
-      regions_[u.node()] = {label + ".end"};
+      labels_[u.node()] = label;
       line("br i1 {}, label %{}.then, label %{}.end", operand(u.src(0)), label, label);
       begin_block(label + ".then");
       return open_scope();
     }
     case Op::EndIf: {
       close_scope();
-      const std::string& label = regions_.at(u.src(0).node()).end_label;
+      const std::string label = labels_.at(u.src(0).node()) + ".end";
       jump_to(label);
       return begin_block(label);
     }
@@ -97,7 +99,8 @@ void LlvmWriter::node(const UOp& u) {
 void LlvmWriter::buffer(const UOp& u) {
   CHECK(u.param().space == AddrSpace::Reg, "a kernel on a CPU has no shared memory");
   const std::string name = fmt::format("%acc{}", next_buffer_++);
-  allocas_ += fmt::format("  {} = alloca [{} x {}], align 64\n", name, element_count(u), memory_type(u.dtype()));
+  allocas_ +=
+      fmt::format("  {} = alloca [{} x {}], align 64\n", name, element_count(u), memory_type(u.dtype()));
   define(u, name);
 }
 
@@ -115,13 +118,14 @@ void LlvmWriter::range(const UOp& u) {
   begin_block(name + ".body");
   open_scope();
   define(u, "%" + name);
-  loops_[u.node()] = {name, "%" + name};
+  labels_[u.node()] = name;
 }
 
 void LlvmWriter::end(const UOp& u) {
   CHECK(u.n_srcs() == 2, "an End of {} loops in a linear program", u.n_srcs() - 1);
   const UOp& r = u.src(1);
-  const std::string& name = loops_.at(r.node()).label;
+  CHECK(labels_.contains(r.node()), "an End without its Range");
+  const std::string& name = labels_.at(r.node());
   close_scope();
   jump_to(name + ".latch");
   begin_block(name + ".latch");
@@ -130,7 +134,8 @@ void LlvmWriter::end(const UOp& u) {
   begin_block(name + ".exit");
 }
 
-// ---- lanes ----------------------------------------------------------------------------------------------------------
+// ---- lanes
+// ----------------------------------------------------------------------------------------------------------
 
 void LlvmWriter::stack(const UOp& u) {
   const std::string_view scalar = scalar_type(u.dtype());
@@ -145,7 +150,8 @@ void LlvmWriter::stack(const UOp& u) {
   if (same) return define(u, operand(u.src(0), n));
   std::string text;
   for (const UOp& lane : u.srcs())
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", scalar, lane.is_const() ? operand(lane) : "poison");
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", scalar, lane.is_const() ? operand(lane) : "poison");
   text = "<" + text + ">";
   if (constant) return define(u, text);
   for (int64_t i = 0; i < n; i++)
@@ -165,10 +171,12 @@ void LlvmWriter::pick(const UOp& u) {
   CHECK(lanes, "lane numbers of a shuffle must be constant");
   std::string mask;
   for (int64_t k : *lanes) mask += fmt::format("{}i32 {}", mask.empty() ? "" : ", ", k);
-  define(u, value_of("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", vector, operand(x), lanes->size(), mask));
+  define(u, value_of("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", vector, operand(x),
+                     lanes->size(), mask));
 }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::pointer(const Address& at) {
   const std::string base = operand(at.buffer);
@@ -236,11 +244,11 @@ std::string LlvmWriter::masked_read(const Access& a, DType d) {
   const std::string p = pointer(a.at);
   const std::string kind = llvm_text::suffix(memory_type(d), n);
   const std::string pointers = a.at.scattered ? with_lanes("ptr", n) : "ptr";
-  const std::string name =
-      a.at.scattered ? fmt::format("llvm.masked.gather.{}.v{}p0", kind, n) : fmt::format("llvm.masked.load.{}.p0", kind);
+  const std::string name = a.at.scattered ? fmt::format("llvm.masked.gather.{}.v{}p0", kind, n)
+                                          : fmt::format("llvm.masked.load.{}.p0", kind);
   module_.intrinsic(name, memory, fmt::format("{}, i32 immarg, {}, {}", pointers, mask_type, memory));
-  return from_memory(value_of("call {} @{}({} {}, i32 {}, {} {}, {} {})", memory, name, pointers, p, item_size(d), mask_type,
-                              mask, memory, otherwise),
+  return from_memory(value_of("call {} @{}({} {}, i32 {}, {} {}, {} {})", memory, name, pointers, p,
+                              item_size(d), mask_type, mask, memory, otherwise),
                      d, n);
 }
 
@@ -268,14 +276,15 @@ void LlvmWriter::write(const Access& a, DType d, const std::string& p, const std
   if (!a.gate && !a.at.scattered) return line("store {} {}, ptr {}, align {}", memory, x, p, item_size(d));
   const std::string mask_type = with_lanes("i1", n), kind = llvm_text::suffix(memory_type(d), n);
   const std::string pointers = a.at.scattered ? with_lanes("ptr", n) : "ptr";
-  const std::string name =
-      a.at.scattered ? fmt::format("llvm.masked.scatter.{}.v{}p0", kind, n) : fmt::format("llvm.masked.store.{}.p0", kind);
+  const std::string name = a.at.scattered ? fmt::format("llvm.masked.scatter.{}.v{}p0", kind, n)
+                                          : fmt::format("llvm.masked.store.{}.p0", kind);
   module_.intrinsic(name, "void", fmt::format("{}, {}, i32 immarg, {}", memory, pointers, mask_type));
   line("call void @{}({} {}, {} {}, i32 {}, {} {})", name, memory, x, pointers, p, item_size(d), mask_type,
        mask_operand(a.gate, n));
 }
 
-// ---- module ---------------------------------------------------------------------------------------------------------
+// ---- module
+// ---------------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::module_text(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);
@@ -291,7 +300,9 @@ std::string LlvmWriter::module_text(const std::string& name, const Signature& s)
     parameters += fmt::format("ptr noalias nocapture noundef {}{}",
                               written.contains(s.buffers[i].node()) ? "" : "readonly ", b);
     arguments += "ptr " + b;
-    unpack += fmt::format("  {0}.at = getelementptr inbounds ptr, ptr %bufs, i64 {1}\n  {0} = load ptr, ptr {0}.at, align 8\n", b, i);
+    unpack += fmt::format(
+        "  {0}.at = getelementptr inbounds ptr, ptr %bufs, i64 {1}\n  {0} = load ptr, ptr {0}.at, align 8\n",
+        b, i);
   }
   for (size_t i = 0; i < s.variables.size(); i++) {
     const std::string& v = names_.at(s.variables[i].node());
@@ -299,26 +310,32 @@ std::string LlvmWriter::module_text(const std::string& name, const Signature& s)
     separate();
     parameters += fmt::format("{} {}", scalar_type(s.variables[i].dtype()), v);
     arguments += fmt::format("{} {}", scalar_type(s.variables[i].dtype()), v);
-    unpack += fmt::format("  {0}.at = getelementptr inbounds i64, ptr %vars, i64 {1}\n  {0}{2} = load i64, ptr {0}.at, align 8\n",
-                          v, i, wide ? "" : ".wide");
-    if (!wide) unpack += fmt::format("  {0} = trunc i64 {0}.wide to {1}\n", v, scalar_type(s.variables[i].dtype()));
+    unpack += fmt::format(
+        "  {0}.at = getelementptr inbounds i64, ptr %vars, i64 {1}\n  {0}{2} = load i64, ptr {0}.at, align "
+        "8\n",
+        v, i, wide ? "" : ".wide");
+    if (!wide)
+      unpack += fmt::format("  {0} = trunc i64 {0}.wide to {1}\n", v, scalar_type(s.variables[i].dtype()));
   }
   if (s.core_id) {
     separate();
     const std::string_view t = scalar_type(s.core_id.dtype());
     parameters += fmt::format("{} %core", t);
     arguments += fmt::format("{} %core", t);
-    unpack += t == "i64" ? "  %core = add i64 %core_id, 0\n" : fmt::format("  %core = trunc i64 %core_id to {}\n", t);
+    unpack += t == "i64" ? "  %core = add i64 %core_id, 0\n"
+                         : fmt::format("  %core = trunc i64 %core_id to {}\n", t);
   }
   std::string attributes = "nounwind";
   // LLVM would otherwise split 512-bit vectors in two on CPUs that used to lower their clock for them.
-  if (target_.vector_bits >= 512) attributes += fmt::format(" \"prefer-vector-width\"=\"{}\"", target_.vector_bits);
+  if (target_.vector_bits >= 512)
+    attributes += fmt::format(" \"prefer-vector-width\"=\"{}\"", target_.vector_bits);
   if (!target_.cpu.empty()) attributes += fmt::format(" \"target-cpu\"=\"{}\"", target_.cpu);
   if (!target_.features.empty()) attributes += fmt::format(" \"target-features\"=\"{}\"", target_.features);
   // The body stays a function of its own so that its noalias parameters keep their meaning.
   return fmt::format(
       "; kernel {0}\n\ndefine internal void @{0}_body({1}) noinline #0 {{\nentry:\n{2}{3}  ret void\n}}\n\n"
-      "define void @{0}(ptr %bufs, ptr %vars, i64 %core_id) #0 {{\n{4}  call void @{0}_body({5})\n  ret void\n}}\n{6}"
+      "define void @{0}(ptr %bufs, ptr %vars, i64 %core_id) #0 {{\n{4}  call void @{0}_body({5})\n  ret "
+      "void\n}}\n{6}"
       "\nattributes #0 = {{ {7} }}\nattributes #1 = {{ alwaysinline {7} }}\n",
       name, parameters, allocas_, body_, unpack, arguments, module_.text(), attributes);
 }

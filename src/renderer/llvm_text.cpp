@@ -1,10 +1,10 @@
 #include "renderer/llvm_text.h"
 
+#include "base/error.h"
+
 #include <fmt/core.h>
 
 #include <bit>
-
-#include "base/error.h"
 
 namespace lathe::llvm_text {
 
@@ -47,14 +47,20 @@ std::string literal(DType d, const Scalar& v) {
   return fmt::format("{}", x.as_i64());
 }
 
-std::string splat_literal(DType d, const Scalar& v) { return fmt::format("splat ({} {})", scalar_type(d), literal(d, v)); }
+std::string splat_literal(DType d, const Scalar& v) {
+  return fmt::format("splat ({} {})", scalar_type(d), literal(d, v));
+}
 
 std::string suffix(std::string_view scalar, int64_t lanes) {
-  const std::string s = scalar == "float" ? "f32" : scalar == "double" ? "f64" : scalar == "half" ? "f16" : std::string(scalar);
+  const std::string s = scalar == "float"    ? "f32"
+                        : scalar == "double" ? "f64"
+                        : scalar == "half"   ? "f16"
+                                             : std::string(scalar);
   return lanes ? fmt::format("v{}{}", lanes, s) : s;
 }
 
-std::string Module::intrinsic(const std::string& name, const std::string& result, const std::string& arguments) {
+std::string Module::intrinsic(const std::string& name, const std::string& result,
+                              const std::string& arguments) {
   declarations_.insert(fmt::format("declare {} @{}({})\n", result, name, arguments));
   return name;
 }
@@ -65,7 +71,8 @@ std::string Module::helper(const std::string& name, const std::string& definitio
 }
 
 std::string Module::bfloat_from_float(int64_t lanes) {
-  const std::string f = with_lanes("float", lanes), i = with_lanes("i32", lanes), h = with_lanes("i16", lanes);
+  const std::string f = with_lanes("float", lanes), i = with_lanes("i32", lanes),
+                    h = with_lanes("i16", lanes);
   const std::string name = "bf16_from_" + suffix("float", lanes);
   const auto c = [&](int v) { return lanes ? fmt::format("splat (i32 {})", v) : fmt::format("{}", v); };
   return helper(name, fmt::format("define internal {5} @{0}({1} %x) #1 {{\n"
@@ -84,7 +91,8 @@ std::string Module::bfloat_from_float(int64_t lanes) {
 }
 
 std::string Module::float_from_bfloat(int64_t lanes) {
-  const std::string f = with_lanes("float", lanes), i = with_lanes("i32", lanes), h = with_lanes("i16", lanes);
+  const std::string f = with_lanes("float", lanes), i = with_lanes("i32", lanes),
+                    h = with_lanes("i16", lanes);
   const std::string name = suffix("float", lanes) + "_from_bf16";
   return helper(name, fmt::format("define internal {1} @{0}({3} %x) #1 {{\n"
                                   "  %wide = zext {3} %x to {2}\n"
@@ -95,7 +103,8 @@ std::string Module::float_from_bfloat(int64_t lanes) {
 }
 
 std::string Module::float_from_double_odd(int64_t lanes) {
-  const std::string d = with_lanes("double", lanes), f = with_lanes("float", lanes), i = with_lanes("i32", lanes);
+  const std::string d = with_lanes("double", lanes), f = with_lanes("float", lanes),
+                    i = with_lanes("i32", lanes);
   const std::string b = with_lanes("i1", lanes);
   const std::string name = suffix("float", lanes) + "_from_f64_odd";
   const std::string fabs = intrinsic("llvm.fabs." + suffix("double", lanes), d, d);

@@ -1,12 +1,12 @@
 // Pieces of LLVM IR that do not depend on the program: types, literals and helper functions.
 #pragma once
+#include "uop/dtype.h"
+#include "uop/scalar.h"
+
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
-
-#include "uop/dtype.h"
-#include "uop/scalar.h"
 
 namespace lathe::llvm_text {
 
@@ -34,7 +34,8 @@ class Module {
   // float lanes to the i16 of bfloat16, round to nearest even, NaN stays NaN.
   std::string bfloat_from_float(int64_t lanes);
   std::string float_from_bfloat(int64_t lanes);
-  // double to float, rounding to odd: rounding the result once more to a narrower type gives what one rounding would.
+  // double to float, rounding to odd: rounding the result once more to a narrower type gives what one
+  // rounding would.
   std::string float_from_double_odd(int64_t lanes);
   // Truncates; values from 2^63 on are right, negative ones wrap.
   std::string uint64_from(DType from, int64_t lanes);

@@ -1,14 +1,14 @@
 // The state of rendering one program as LLVM IR.
 #pragma once
+#include "renderer/llvm_text.h"
+#include "renderer/program.h"
+
 #include <fmt/core.h>
 
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include "renderer/llvm_text.h"
-#include "renderer/program.h"
 
 namespace lathe {
 
@@ -18,14 +18,6 @@ class LlvmWriter {
   Rendered run(std::string_view kernel_name);
 
  private:
-  struct Loop {
-    std::string label;    // of the header; the other blocks add a suffix
-    std::string counter;
-  };
-  struct Region {  // an open If, or the one around a gated access
-    std::string end_label;
-  };
-
   // Output.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {
@@ -46,7 +38,9 @@ class LlvmWriter {
   // Values. Scalars meet vectors as splats; a splat is reused where it dominates.
   std::string operand(const UOp& u);
   std::string operand(const UOp& u, int64_t lanes);
-  std::string typed(const UOp& u, int64_t lanes) { return llvm_text::type(u.dtype(), lanes) + " " + operand(u, lanes); }
+  std::string typed(const UOp& u, int64_t lanes) {
+    return llvm_text::type(u.dtype(), lanes) + " " + operand(u, lanes);
+  }
   std::string splat(const std::string& x, std::string_view scalar_type, int64_t lanes);
   void define(const UOp& u, std::string text) { names_[u.node()] = std::move(text); }
   void open_scope() { splats_.emplace_back(); }
@@ -98,8 +92,7 @@ class LlvmWriter {
   NamePool pool_;
   std::unordered_set<const Node*> used_;  // values that something reads at run time
   std::unordered_map<const Node*, std::string> names_;
-  std::unordered_map<const Node*, Loop> loops_;
-  std::unordered_map<const Node*, Region> regions_;
+  std::unordered_map<const Node*, std::string> labels_;  // of the blocks of a Range or If, without the suffix
   std::vector<std::unordered_map<std::string, std::string>> splats_;
 };
 

@@ -10,13 +10,26 @@ constexpr std::string_view kGraphOnly = "graphs only: lowering turns it into loo
 constexpr std::string_view kAboveKernels = "it is about whole kernels, not part of one";
 
 constexpr NotRendered kNotRendered[] = {
-    {Op::Exp2, kDecomposed},       {Op::Log2, kDecomposed},    {Op::Sin, kDecomposed},
-    {Op::Pow, kDecomposed},        {Op::Threefry, kDecomposed}, {Op::FloorDiv, kDecomposed},
-    {Op::FloorMod, kDecomposed},   {Op::Call, kAboveKernels},  {Op::Linear, kAboveKernels},
-    {Op::Copy, kAboveKernels},     {Op::Reshape, kGraphOnly},  {Op::Permute, kGraphOnly},
-    {Op::Expand, kGraphOnly},      {Op::Pad, kGraphOnly},      {Op::Flip, kGraphOnly},
-    {Op::Reduce, kGraphOnly},      {Op::Stage, kGraphOnly},    {Op::Contiguous, kGraphOnly},
-    {Op::ContiguousBackward, kGraphOnly}, {Op::Detach, kGraphOnly},
+    {Op::Exp2, kDecomposed},
+    {Op::Log2, kDecomposed},
+    {Op::Sin, kDecomposed},
+    {Op::Pow, kDecomposed},
+    {Op::Threefry, kDecomposed},
+    {Op::FloorDiv, kDecomposed},
+    {Op::FloorMod, kDecomposed},
+    {Op::Call, kAboveKernels},
+    {Op::Linear, kAboveKernels},
+    {Op::Copy, kAboveKernels},
+    {Op::Reshape, kGraphOnly},
+    {Op::Permute, kGraphOnly},
+    {Op::Expand, kGraphOnly},
+    {Op::Pad, kGraphOnly},
+    {Op::Flip, kGraphOnly},
+    {Op::Reduce, kGraphOnly},
+    {Op::Stage, kGraphOnly},
+    {Op::Contiguous, kGraphOnly},
+    {Op::ContiguousBackward, kGraphOnly},
+    {Op::Detach, kGraphOnly},
 };
 
 struct Interval {
@@ -49,7 +62,8 @@ void cannot_render(const UOp& u, std::string_view renderer) {
   std::string_view reason = "it has no place in a linear program in this form";
   for (const NotRendered& row : kNotRendered)
     if (row.op == u.op()) reason = row.reason;
-  CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, op_name(u.op()), dtype_name(u.dtype()), reason);
+  CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, op_name(u.op()), dtype_name(u.dtype()),
+        reason);
   __builtin_unreachable();
 }
 
@@ -65,9 +79,11 @@ Signature signature_of(std::span<const UOp> linear) {
   std::ranges::sort(s.buffers, {}, [](const UOp& u) { return u.param().slot; });
   std::ranges::sort(s.variables, {}, [](const UOp& u) { return u.param().name; });
   for (size_t i = 1; i < s.buffers.size(); i++)
-    CHECK(s.buffers[i].param().slot != s.buffers[i - 1].param().slot, "two Params in slot {}", s.buffers[i].param().slot);
+    CHECK(s.buffers[i].param().slot != s.buffers[i - 1].param().slot, "two Params in slot {}",
+          s.buffers[i].param().slot);
   for (size_t i = 1; i < s.variables.size(); i++)
-    CHECK(s.variables[i].param().name != s.variables[i - 1].param().name, "two variables {}", s.variables[i].param().name);
+    CHECK(s.variables[i].param().name != s.variables[i - 1].param().name, "two variables {}",
+          s.variables[i].param().name);
   return s;
 }
 
@@ -109,7 +125,8 @@ Address address_of(const UOp& address) {
     a.lanes = u.src(2).src(0).value().as_i64();
     CHECK(a.lanes > 0, "address of {} elements", a.lanes);
   }
-  CHECK(is_int(a.index.dtype()) && !is_weak(a.index.dtype()), "index of dtype {}", dtype_name(a.index.dtype()));
+  CHECK(is_int(a.index.dtype()) && !is_weak(a.index.dtype()), "index of dtype {}",
+        dtype_name(a.index.dtype()));
   return a;
 }
 
@@ -152,6 +169,19 @@ bool cannot_overflow(const UOp& u) {
     if (!is_signed_int(s.dtype()) && u.op() != Op::Shl) return false;
   const std::optional<Interval> r = exact_result(u);
   return r && r->lo >= min_value(u.dtype()).as_int() && r->hi <= max_value(u.dtype()).as_int();
+}
+
+void check_operands(const UOp& u) {
+  const bool compares = has_flag(u.op(), kComparison), shifts = u.op() == Op::Shl || u.op() == Op::Shr;
+  for (size_t i = 0; i < u.n_srcs(); i++) {
+    const DType d = u.src(i).dtype();
+    const bool fits = u.op() == Op::Where && i == 0 ? is_bool(d)
+                      : shifts && i == 1            ? is_int(d)
+                      : compares                    ? d == u.src(0).dtype()
+                                                    : d == u.dtype();
+    CHECK(fits && !is_weak(d), "operand {} of a {} of {} is {}", i, op_name(u.op()), dtype_name(u.dtype()),
+          dtype_name(d));
+  }
 }
 
 std::string to_identifier(std::string_view text) {

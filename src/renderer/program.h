@@ -1,5 +1,7 @@
 // Facts about linear programs that every text renderer needs.
 #pragma once
+#include "renderer/renderer.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,8 +9,6 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
-
-#include "renderer/renderer.h"
 
 namespace lathe {
 
@@ -22,9 +22,9 @@ bool is_memory(const UOp& u);
 bool is_address(const UOp& u);
 
 struct Address {
-  UOp buffer;           // Param or Buffer
-  UOp index;            // a scalar; one index a lane where `scattered`
-  int64_t lanes = 0;    // 0: one element
+  UOp buffer;         // Param or Buffer
+  UOp index;          // a scalar; one index a lane where `scattered`
+  int64_t lanes = 0;  // 0: one element
   bool scattered = false;
 };
 Address address_of(const UOp& u);
@@ -37,15 +37,20 @@ struct Access {
 };
 Access access_of(const UOp& u);
 
-// Lanes that Index(vec, Const) or Index(vec, Stack(Const…)) picks; nullopt where a lane number is not constant.
+// Lanes that Index(vec, Const) or Index(vec, Stack(Const…)) picks; nullopt where a lane number is not
+// constant.
 std::optional<std::vector<int64_t>> picked_lanes(const UOp& u);
 
 // Number of elements of a Buffer.
 int64_t element_count(const UOp& buffer);
 
-// The integer result of Add, Sub, Mul, Neg or Shl is below 2^(width-1) in magnitude for all values of the sources, so signed
-// overflow cannot happen.
+// The integer result of Add, Sub, Mul, Neg or Shl is below 2^(width-1) in magnitude for all values of the
+// sources, so signed overflow cannot happen.
 bool cannot_overflow(const UOp& u);
+
+// Operand dtypes of an ALU op are those the op computes in: no conversion is implied, except that shift
+// counts may be any integer. A violation is an internal error.
+void check_operands(const UOp& u);
 
 // A name that C and LLVM accept: other characters become '_'.
 std::string to_identifier(std::string_view text);

@@ -1,12 +1,12 @@
 // From a linear program to text that a compiler takes.
 #pragma once
+#include "renderer/target.h"
+#include "uop/uop.h"
+
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "renderer/target.h"
-#include "uop/uop.h"
 
 namespace lathe {
 
@@ -25,14 +25,16 @@ Signature signature_of(std::span<const UOp> linear);
 
 // CPU text exports
 //   void ENTRY(void* const* bufs, const int64_t* vars, int64_t core_id);
-// bufs[i] is the memory of Signature::buffers[i], vars[i] the value of Signature::variables[i]. Slots that a program does not
-// use take no place in bufs. Two buffers never overlap where one of them is written; each is aligned to its element.
+// bufs[i] is the memory of Signature::buffers[i], vars[i] the value of Signature::variables[i]. Slots that a
+// program does not use take no place in bufs. Two buffers never overlap where one of them is written; each is
+// aligned to its element.
 class Renderer {
  public:
   virtual ~Renderer() = default;
   virtual std::string_view name() const = 0;
   virtual const Target& target() const = 0;
-  // `linear` is a stage 4 program (docs/ir.md); anything else is an internal error. Equal programs give equal text.
+  // `linear` is a stage 4 program (docs/ir.md); anything else is an internal error. Equal programs give equal
+  // text.
   virtual Rendered render(std::string_view kernel_name, std::span<const UOp> linear) const = 0;
 };
 

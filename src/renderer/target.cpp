@@ -1,5 +1,7 @@
 #include "renderer/target.h"
 
+#include "base/thread_pool.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,14 +9,12 @@
 #include <initializer_list>
 #include <optional>
 
-#include "base/thread_pool.h"
-
 namespace lathe {
 namespace {
 
-constexpr OpSet kCpuOps{Op::Sqrt,  Op::Trunc, Op::Reciprocal, Op::Neg,  Op::Add, Op::Sub, Op::Mul,  Op::MulAcc,
-                        Op::FDiv,  Op::CDiv,  Op::CMod,       Op::Shl,  Op::Shr, Op::Max, Op::CmpLt, Op::CmpNe,
-                        Op::CmpEq, Op::Xor,   Op::Or,         Op::And,  Op::Where};
+constexpr OpSet kCpuOps{Op::Sqrt,   Op::Trunc, Op::Reciprocal, Op::Neg,  Op::Add, Op::Sub, Op::Mul,
+                        Op::MulAcc, Op::FDiv,  Op::CDiv,       Op::CMod, Op::Shl, Op::Shr, Op::Max,
+                        Op::CmpLt,  Op::CmpNe, Op::CmpEq,      Op::Xor,  Op::Or,  Op::And, Op::Where};
 
 uint32_t dtype_bits(std::initializer_list<DType> types) {
   uint32_t bits = 0;
@@ -68,7 +68,8 @@ Isa host_isa() {
   __builtin_cpu_init();
   const bool fma = __builtin_cpu_supports("fma");
   // Every CPU with AVX2 converts half floats (F16C came a generation earlier).
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw"))
     return {"x86_64", 512, 32, fma, true};
   if (__builtin_cpu_supports("avx2")) return {"x86_64", 256, 16, fma, true};
   if (__builtin_cpu_supports("avx")) return {"x86_64", 256, 16, fma, false};
@@ -95,8 +96,9 @@ Target host_target(std::string name) {
   t.vector_registers = isa.vector_registers;
   t.has_fma = isa.has_fma;
   t.native_ops = kCpuOps;
-  t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32, DType::UInt32,
-                         DType::Int64, DType::UInt64, DType::BFloat16, DType::Float32, DType::Float64});
+  t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
+                         DType::UInt32, DType::Int64, DType::UInt64, DType::BFloat16, DType::Float32,
+                         DType::Float64});
   return t;
 }
 
@@ -116,9 +118,10 @@ Target c_target() {
 }
 
 std::string Target::key() const {
-  return fmt::format("{}:{}:threads={}/{}:vector={}x{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
-                     has_threads, max_threads, vector_registers, vector_bits, has_fma, l1d_bytes, l2_bytes, l3_bytes,
-                     native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
+  return fmt::format(
+      "{}:{}:threads={}/{}:vector={}x{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
+      has_threads, max_threads, vector_registers, vector_bits, has_fma, l1d_bytes, l2_bytes, l3_bytes,
+      native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
 }
 
 }  // namespace lathe

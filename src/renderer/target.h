@@ -1,10 +1,10 @@
 // What a code generator must know about the machine and the language it prints.
 #pragma once
-#include <cstdint>
-#include <string>
-
 #include "uop/dtype.h"
 #include "uop/op.h"
+
+#include <cstdint>
+#include <string>
 
 namespace lathe {
 

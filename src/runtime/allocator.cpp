@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kAlign = 64;                  // a cache line and the widest vector
 constexpr size_t kHugePage = size_t{2} << 20;  // x86-64 and arm64
+constexpr size_t kMapUnit = 64 << 10;          // a multiple of every page size in use
 
 std::atomic<int64_t> g_used{0};
 std::atomic<int64_t> g_peak{0};
@@ -30,7 +31,7 @@ size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 // mmap aligns to pages only: ask for one huge page more and give back what sticks out.
 void* allocate_huge(size_t bytes) {
-  const size_t size = round_up(bytes, kAlign * kAlign);
+  const size_t size = round_up(bytes, kMapUnit);
   const size_t request = size + kHugePage;
   if (request < bytes) return nullptr;
   void* memory =
@@ -75,17 +76,17 @@ void* HostAllocator::allocate(size_t bytes) {
 
 void HostAllocator::release(void* handle, size_t bytes) noexcept {
   if (bytes >= kHugePage)
-    munmap(handle, round_up(bytes, kAlign * kAlign));
+    munmap(handle, round_up(bytes, kMapUnit));
   else
     std::free(handle);
 }
 
 void HostAllocator::copy_in(void* handle, size_t offset, std::span<const std::byte> from) {
-  if (!from.empty()) std::memcpy(static_cast<std::byte*>(handle) + offset, from.data(), from.size());
+  if (!from.empty()) std::memmove(static_cast<std::byte*>(handle) + offset, from.data(), from.size());
 }
 
 void HostAllocator::copy_out(void* handle, size_t offset, std::span<std::byte> to) {
-  if (!to.empty()) std::memcpy(to.data(), static_cast<std::byte*>(handle) + offset, to.size());
+  if (!to.empty()) std::memmove(to.data(), static_cast<std::byte*>(handle) + offset, to.size());
 }
 
 MemoryPool::MemoryPool(std::string device, std::unique_ptr<Allocator> allocator)
@@ -123,7 +124,7 @@ void* MemoryPool::acquire(size_t bytes) {
   if (limit > 0 && allocator_->has_memory() && bytes > static_cast<size_t>(limit))
     user_runtime_error("buffer of size {:.2f}M is too large: MAX_BUFFER_SIZE is {} bytes",
                        static_cast<double>(bytes) / 1e6, limit);
-  void* handle = take_kept(bytes);
+  void* handle = knob(Knob::LRU) ? take_kept(bytes) : nullptr;
   if (!handle) handle = allocator_->allocate(bytes);
   if (!handle) {
     AllPools& all = all_pools();

@@ -4,6 +4,7 @@
 #include "runtime/device.h"
 
 #include <mutex>
+#include <vector>
 
 namespace lathe {
 
@@ -71,6 +72,19 @@ void Buffer::copy_out(std::span<std::byte> to) const {
   CHECK(to.size() == bytes_, "{} bytes for a buffer of {}", to.size(), bytes_);
   device_->synchronize();
   device_->memory().allocator().copy_out(handle(), offset_, to);
+}
+
+void copy_bytes(Buffer& to, const Buffer& from) {
+  CHECK(to.size() == from.size(), "a copy of {} bytes to {}", from.size(), to.size());
+  const Allocator& source = from.device().memory().allocator();
+  const Allocator& target = to.device().memory().allocator();
+  if (!source.has_memory() && !target.has_memory()) return to.allocate();
+  from.device().synchronize();
+  if (source.is_host_visible()) return to.copy_in({static_cast<const std::byte*>(from.data()), from.size()});
+  if (target.is_host_visible()) return from.copy_out({static_cast<std::byte*>(to.data()), to.size()});
+  std::vector<std::byte> staged(from.size());
+  from.copy_out(staged);
+  to.copy_in(staged);
 }
 
 }  // namespace lathe

@@ -61,4 +61,8 @@ class Buffer : public Storage {
   std::shared_ptr<const void> owner_;
 };
 
+// The bytes of `from` into `to`, which has as many, on any two devices. Between NULL devices nothing moves;
+// from NULL to memory is a UserError.
+void copy_bytes(Buffer& to, const Buffer& from);
+
 }  // namespace lathe

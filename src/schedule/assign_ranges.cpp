@@ -2,7 +2,7 @@
 
 namespace lathe {
 
-std::span<const UOp> value_sources(const UOp& u) {
+std::span<const UOp> flow_sources(const UOp& u) {
   switch (u.op()) {
     case Op::Buffer:
     case Op::Param:
@@ -63,7 +63,7 @@ class Assigner {
     std::vector<std::pair<UOp, size_t>> stack{{root, 0}};
     while (!stack.empty()) {
       auto& [u, next] = stack.back();
-      const auto srcs = value_sources(u);
+      const auto srcs = flow_sources(u);
       if (next < srcs.size()) {
         const UOp& s = srcs[next++];
         if (seen.insert(s.node()).second) stack.emplace_back(s, 0);
@@ -94,7 +94,7 @@ class Assigner {
       for (int i = 0; i < arg.n_axes; i++)
         at.reduce.push_back(new_range(u.src(0).shape()[static_cast<size_t>(i)], AxisType::Reduce));
     }
-    const auto srcs = value_sources(u);
+    const auto srcs = flow_sources(u);
     for (size_t i = 0; i < srcs.size(); i++) {
       if (!srcs[i].has_shape()) continue;
       const bool grows = u.op() == Op::Expand || (is_alu(u.op()) && !(prod(srcs[i].shape()) == prod(u.shape())));

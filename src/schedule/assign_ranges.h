@@ -21,7 +21,7 @@ struct RangePlan {
 };
 
 // Sources of `u` that are values (not shapes).
-std::span<const UOp> value_sources(const UOp& u);
+std::span<const UOp> flow_sources(const UOp& u);
 // Coordinates that `user`, itself at `user_out`, asks of its value source `i`.
 Coords source_coords(const UOp& user, const ValueRanges& at, size_t i);
 

@@ -43,7 +43,7 @@ class BodyMaker {
   }
 
  private:
-  static bool is_memory(const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::After; }
+  static bool is_memory(const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::Param || u.op() == Op::After; }
 
   int slot_of(const UOp& buffer) {
     auto& bufs = out_.kernel.buffers;

@@ -1,24 +1,27 @@
 // Gradients of tensors.
-#include <unordered_set>
-
 #include "tensor/gradient.h"
 #include "tensor/promote.h"
 #include "tensor/state.h"
+
+#include <unordered_set>
 
 namespace lathe {
 namespace {
 
 // What flows in at the root: the given gradient, or 1 for a scalar.
 UOp root_gradient(const Tensor& root, const std::optional<Tensor>& given) {
-  if (!is_float(root.dtype())) user_runtime_error("only float Tensors have gradient, got {}", dtype_text(root.dtype()));
+  if (!is_float(root.dtype()))
+    user_runtime_error("only float Tensors have gradient, got {}", dtype_text(root.dtype()));
   if (!given) {
     if (root.ndim() != 0)
-      user_runtime_error("when no gradient is provided, backward must be called on a scalar tensor, got shape {}",
-                         to_string(root.shape()));
+      user_runtime_error(
+          "when no gradient is provided, backward must be called on a scalar tensor, got shape {}",
+          to_string(root.shape()));
     return Tensor(1.0, root.dtype()).uop();
   }
   if (!(given->shape() == root.shape()))
-    value_error("gradient shape must match tensor shape, {} != {}", to_string(given->shape()), to_string(root.shape()));
+    value_error("gradient shape must match tensor shape, {} != {}", to_string(given->shape()),
+                to_string(root.shape()));
   return promote(given->uop(), root.dtype());
 }
 
@@ -39,25 +42,27 @@ const Tensor& Tensor::backward(const std::optional<Tensor>& gradient) const {
   const std::vector<UOp> found = gradients(root, seed, targets);
   for (size_t i = 0; i < tensors.size(); i++) {
     if (!found[i]) continue;
-    const std::shared_ptr<TensorState>& grad = tensors[i].state_->grad;
-    if (grad)
-      TensorState::handle(grad) += Tensor(found[i]);
+    if (std::optional<Tensor> known = tensors[i].grad())
+      *known += Tensor(found[i]);
     else
       tensors[i].set_grad(Tensor(found[i]));
   }
   return *this;
 }
 
-std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& targets, const std::optional<Tensor>& gradient) const {
+std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& targets,
+                                     const std::optional<Tensor>& gradient) const {
   std::vector<UOp> nodes;
   for (const Tensor& t : targets) {
-    if (!is_float(t.dtype())) user_runtime_error("only float Tensors have gradient, got {}", dtype_text(t.dtype()));
+    if (!is_float(t.dtype()))
+      user_runtime_error("only float Tensors have gradient, got {}", dtype_text(t.dtype()));
     if (is_weak(t.dtype())) user_runtime_error("cannot take gradient wrt a weak Tensor");
     nodes.push_back(t.uop());
   }
   const std::vector<UOp> found = gradients(uop(), root_gradient(*this, gradient), nodes);
   std::vector<Tensor> out;
-  for (size_t i = 0; i < found.size(); i++) out.push_back(found[i] ? Tensor(found[i]) : targets[i].const_like(0));
+  for (size_t i = 0; i < found.size(); i++)
+    out.push_back(found[i] ? Tensor(found[i]) : targets[i].const_like(0));
   return out;
 }
 

@@ -14,18 +14,21 @@ DType join_of(const Tensor& a, const Tensor& b) { return join(a.dtype(), b.dtype
 // -x; a literal is negated in place so that graphs stay small.
 UOp negated(const UOp& x) {
   if (is_weak_literal(x) && !is_bool(x.dtype()))
-    return x.value().is_float() ? constant(Scalar(-x.value().as_double())) : constant(Scalar(-x.value().as_int()));
+    return x.value().is_float() ? constant(Scalar(-x.value().as_double()))
+                                : constant(Scalar(-x.value().as_int()));
   return -x;
 }
 
 void require_int(const char* what, const Tensor& a, const Tensor& b) {
   if (is_int(a.dtype()) && is_int(b.dtype())) return;
-  user_runtime_error("{} operands must be int, got [{}, {}]", what, dtype_text(a.dtype()), dtype_text(b.dtype()));
+  user_runtime_error("{} operands must be int, got [{}, {}]", what, dtype_text(a.dtype()),
+                     dtype_text(b.dtype()));
 }
 
 void require_no_float(const char* what, const Tensor& a, const Tensor& b) {
   if (!is_float(join_of(a, b))) return;
-  user_runtime_error("{} operands must be int or bool, got [{}, {}]", what, dtype_text(a.dtype()), dtype_text(b.dtype()));
+  user_runtime_error("{} operands must be int or bool, got [{}, {}]", what, dtype_text(a.dtype()),
+                     dtype_text(b.dtype()));
 }
 
 }  // namespace
@@ -92,10 +95,12 @@ Tensor Tensor::minimum(const Tensor& x) const {
     return Tensor(-most);
   }
   if (is_bool(d)) return bitwise_and(x);
-  // The complement within the type turns the order around: max is all ones for unsigned types and min + max = -1 for others.
+  // The complement within the type turns the order around: max is all ones for unsigned types and min + max =
+  // -1 for others.
   const UOp ones = constant(Scalar(is_unsigned(d) ? max_value(d).as_int() : int128{-1}));
   const auto complement = [&](const UOp& v) {
-    return is_weak_literal(v) ? constant(Scalar(v.value().as_int() ^ ones.value().as_int())) : alu(Op::Xor, {v, ones});
+    return is_weak_literal(v) ? constant(Scalar(v.value().as_int() ^ ones.value().as_int()))
+                              : alu(Op::Xor, {v, ones});
   };
   return Tensor(complement(alu(Op::Max, {complement(promote(uop(), d)), complement(promote(x.uop(), d))})));
 }
@@ -115,7 +120,8 @@ Tensor Tensor::bitwise_xor(const Tensor& x) const {
 
 Tensor Tensor::bitwise_not() const {
   if (is_bool(dtype())) return logical_not();
-  if (is_float(dtype())) user_runtime_error("bitwise_not operand must be int or bool, got {}", dtype_text(dtype()));
+  if (is_float(dtype()))
+    user_runtime_error("bitwise_not operand must be int or bool, got {}", dtype_text(dtype()));
   return bitwise_xor(is_unsigned(dtype()) ? Tensor(max_value(dtype())) : Tensor(-1));
 }
 
@@ -170,7 +176,8 @@ Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
 }
 
 Tensor Tensor::isclose(const Tensor& x, double rtol, double atol, bool equal_nan) const {
-  const Tensor finite_close = isfinite().bitwise_and(x.isfinite()).bitwise_and(sub(x).abs().le(x.abs().mul(rtol).add(atol)));
+  const Tensor finite_close =
+      isfinite().bitwise_and(x.isfinite()).bitwise_and(sub(x).abs().le(x.abs().mul(rtol).add(atol)));
   const Tensor infinite_close = isinf().bitwise_or(x.isinf()).bitwise_and(eq(x));
   const Tensor close = finite_close.bitwise_or(infinite_close);
   return equal_nan ? close.bitwise_or(isnan().bitwise_and(x.isnan())) : close;

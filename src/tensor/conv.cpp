@@ -1,10 +1,10 @@
 // Sliding windows: convolution and pooling over any number of spatial axes.
+#include "tensor/promote.h"
+#include "tensor/tensor.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "tensor/promote.h"
-#include "tensor/tensor.h"
 
 namespace lathe {
 namespace {
@@ -26,7 +26,8 @@ Ints flat_padding(const Ints& padding, size_t n) {
   if (padding.size() == 2 * n) return padding;
   if (padding.size() == 1) return Ints(std::vector<int64_t>(2 * n, padding[0]));
   if (padding.size() != n)
-    value_error("Padding must be an int or a sequence of length {} or {}, but got {}", n, 2 * n, text(padding));
+    value_error("Padding must be an int or a sequence of length {} or {}, but got {}", n, 2 * n,
+                text(padding));
   Ints flat;
   for (size_t i = n; i-- > 0;) {
     flat.push_back(padding[i]);
@@ -41,7 +42,8 @@ struct Window {
   int64_t count() const { return (size - dilation * (kernel - 1) + stride - 1) / stride; }
 };
 
-std::vector<Window> windows(const Shape& shape, const Ints& kernel, const Ints& stride, const Ints& dilation) {
+std::vector<Window> windows(const Shape& shape, const Ints& kernel, const Ints& stride,
+                            const Ints& dilation) {
   const size_t n = kernel.size(), lead = shape.size() - n;
   if (shape.size() < n) value_error("kernel {} has more axes than shape {}", text(kernel), to_string(shape));
   const Ints s = one_per_axis("stride", stride, n), d = one_per_axis("dilation", dilation, n);
@@ -49,10 +51,11 @@ std::vector<Window> windows(const Shape& shape, const Ints& kernel, const Ints& 
   for (size_t i = 0; i < n; i++) {
     const Window w{shape[lead + i].value(), kernel[i], s[i], d[i]};
     if (w.kernel <= 0 || w.stride <= 0 || w.dilation <= 0)
-      value_error("kernel, stride and dilation must be positive, got {}, {} and {}", w.kernel, w.stride, w.dilation);
+      value_error("kernel, stride and dilation must be positive, got {}, {} and {}", w.kernel, w.stride,
+                  w.dilation);
     if (w.dilation * (w.kernel - 1) + 1 > w.size)
-      value_error("kernel size cannot be greater than actual input size: kernel {} with dilation {} over {}", w.kernel,
-                  w.dilation, w.size);
+      value_error("kernel size cannot be greater than actual input size: kernel {} with dilation {} over {}",
+                  w.kernel, w.dilation, w.size);
     out.push_back(w);
   }
   return out;
@@ -73,12 +76,13 @@ Tensor Tensor::pool(const Ints& kernel, const Ints& stride, const Ints& dilation
   const auto count_of = [](const Window& w) { return w.count(); };
   const auto stride_of = [](const Window& w) { return w.stride; };
   const auto one = [](const Window&) { return int64_t{1}; };
-  const bool overlap = std::any_of(axes.begin(), axes.end(), [](const Window& w) { return w.kernel > w.stride || w.dilation != 1; });
+  const bool overlap = std::any_of(axes.begin(), axes.end(),
+                                   [](const Window& w) { return w.kernel > w.stride || w.dilation != 1; });
 
   Tensor x = *this;
   if (overlap) {
-    // Copies of the axis, end to end, cut into rows one dilation longer than a copy: row k starts k dilations in. The rows
-    // are made of `factor` copies where the stride asks for more elements than one has.
+    // Copies of the axis, end to end, cut into rows one dilation longer than a copy: row k starts k dilations
+    // in. The rows are made of `factor` copies where the stride asks for more elements than one has.
     const auto row = [](const Window& w) {
       const bool short_row = w.count() * w.stride > w.size - w.dilation * (w.kernel - 1);
       return w.size * (1 + short_row) + w.dilation;
@@ -98,7 +102,10 @@ Tensor Tensor::pool(const Ints& kernel, const Ints& stride, const Ints& dilation
       enough.push_back(SInt(std::max(w.size, span(w))));
       cut.push_back(SInt(span(w)));
     }
-    x = x.pad_to(enough).shrink_to(cut).reshape(with_axes(count_of, stride_of)).shrink_to(with_axes(count_of, kernel_of));
+    x = x.pad_to(enough)
+            .shrink_to(cut)
+            .reshape(with_axes(count_of, stride_of))
+            .shrink_to(with_axes(count_of, kernel_of));
   }
   Ints order;
   for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int64_t>(i));
@@ -113,13 +120,15 @@ Tensor Tensor::pool_pads(const Ints& pads, const Scalar& value) const {
 
 namespace {
 
-// Padding at the end grows so that windows which the stride leaves incomplete are counted, except those that would start
-// in the padding. (Dumoulin and Visin, A guide to convolution arithmetic, relationship 15.)
-Ints ceil_padding(const Ints& pads, const Shape& shape, const Ints& kernel, const Ints& stride, const Ints& dilation) {
+// Padding at the end grows so that windows which the stride leaves incomplete are counted, except those that
+// would start in the padding. (Dumoulin and Visin, A guide to convolution arithmetic, relationship 15.)
+Ints ceil_padding(const Ints& pads, const Shape& shape, const Ints& kernel, const Ints& stride,
+                  const Ints& dilation) {
   const size_t n = kernel.size();
   Ints out = pads;
   for (size_t i = 0; i < n; i++) {
-    const int64_t size = shape[shape.size() - n + i].value(), s = stride[i], reach = dilation[i] * (kernel[i] - 1) + 1;
+    const int64_t size = shape[shape.size() - n + i].value(), s = stride[i],
+                  reach = dilation[i] * (kernel[i] - 1) + 1;
     int64_t &after = out[2 * (n - 1 - i) + 1], before = out[2 * (n - 1 - i)];
     const int64_t total = size + before + after;
     const int64_t count = (total - reach + s - 1) / s + 1;
@@ -152,7 +161,8 @@ Tensor Tensor::avg_pool2d(const Ints& kernel, const PoolOptions& options) const 
     return x.pool_pads(pads, 0).pool(kernel, plan.stride, plan.dilation);
   };
   const Tensor ones = constant_of(shape(), 1, strong(dtype()));
-  if (!options.count_include_pad) return windows_of(*this, plan.ceil_pads).sum(axes).div(windows_of(ones, plan.ceil_pads).sum(axes));
+  if (!options.count_include_pad)
+    return windows_of(*this, plan.ceil_pads).sum(axes).div(windows_of(ones, plan.ceil_pads).sum(axes));
   if (!options.ceil_mode) return windows_of(*this, plan.pads).mean(axes);
   // What ceil mode adds beyond the padding asked for does not count.
   Ints extra = plan.ceil_pads;
@@ -163,13 +173,17 @@ Tensor Tensor::avg_pool2d(const Ints& kernel, const PoolOptions& options) const 
 
 Tensor Tensor::max_pool2d(const Ints& kernel, const PoolOptions& options) const {
   const PoolPlan plan(shape(), kernel, options);
-  return pool_pads(plan.ceil_pads, min_value(strong(dtype()))).pool(kernel, plan.stride, plan.dilation).max(last_axes(kernel.size()));
+  return pool_pads(plan.ceil_pads, min_value(strong(dtype())))
+      .pool(kernel, plan.stride, plan.dilation)
+      .max(last_axes(kernel.size()));
 }
 
-Tensor Tensor::conv2d(const Tensor& weight, const std::optional<Tensor>& bias, const ConvOptions& options) const {
+Tensor Tensor::conv2d(const Tensor& weight, const std::optional<Tensor>& bias,
+                      const ConvOptions& options) const {
   if (ndim() < 3 || ndim() != weight.ndim() || !(size(1) == weight.size(1) * SInt(options.groups)))
-    value_error("Input Tensor shape {} does not match the shape of the weights {}. ({} vs. {})", lathe::to_string(shape()),
-                lathe::to_string(weight.shape()), weight.ndim() > 1 ? weight.size(1).vmax() * options.groups : 0,
+    value_error("Input Tensor shape {} does not match the shape of the weights {}. ({} vs. {})",
+                lathe::to_string(shape()), lathe::to_string(weight.shape()),
+                weight.ndim() > 1 ? weight.size(1).vmax() * options.groups : 0,
                 ndim() > 1 ? size(1).vmax() : 0);
   const int64_t groups = options.groups, cout = weight.size(0).value();
   if (cout % groups) value_error("{} output channels do not split into {} groups", cout, groups);
@@ -177,12 +191,14 @@ Tensor Tensor::conv2d(const Tensor& weight, const std::optional<Tensor>& bias, c
   const SInt batch = size(0), cin = weight.size(1), rcout = cout / groups;
   Ints kernel;
   for (size_t i = 0; i < n; i++) kernel.push_back(weight.shape()[2 + i].value());
-  const Ints stride = one_per_axis("stride", options.stride, n), dilation = one_per_axis("dilation", options.dilation, n);
+  const Ints stride = one_per_axis("stride", options.stride, n),
+             dilation = one_per_axis("dilation", options.dilation, n);
   Tensor x = pool_pads(flat_padding(options.padding, n), 0).pool(kernel, stride, dilation);
 
   // x to (batch, groups, rcout, out…, cin, kernel…) and the weight alike; folded over cin and the kernel.
   const Shape out(x.shape().begin() + 2, x.shape().begin() + 2 + static_cast<std::ptrdiff_t>(n));
-  Shape split{batch, SInt(groups), cin, SInt(1)}, wide{batch, SInt(groups), cin, rcout}, w_shape{SInt(1), SInt(groups), rcout};
+  Shape split{batch, SInt(groups), cin, SInt(1)}, wide{batch, SInt(groups), cin, rcout},
+      w_shape{SInt(1), SInt(groups), rcout};
   Ints order{0, 1, 3};
   const int64_t spatial = static_cast<int64_t>(n);
   for (int64_t i = 0; i < spatial; i++) order.push_back(4 + i);
@@ -206,10 +222,11 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const std::optional<Tensor
                                 const ConvTransposeOptions& options) const {
   const int64_t groups = options.groups, spatial = weight.ndim() - 2;
   if (spatial < 1 || ndim() != weight.ndim() || !(size(1) == weight.size(0)))
-    value_error("Input Tensor shape {} does not match the shape of the weights {}.", lathe::to_string(shape()),
-                lathe::to_string(weight.shape()));
+    value_error("Input Tensor shape {} does not match the shape of the weights {}.",
+                lathe::to_string(shape()), lathe::to_string(weight.shape()));
   const size_t n = static_cast<size_t>(spatial);
-  const Ints stride = one_per_axis("stride", options.stride, n), dilation = one_per_axis("dilation", options.dilation, n);
+  const Ints stride = one_per_axis("stride", options.stride, n),
+             dilation = one_per_axis("dilation", options.dilation, n);
   const Ints output_padding = one_per_axis("output_padding", options.output_padding, n);
   const Ints pads = flat_padding(options.padding, n);
   // A convolution with the kernel turned around and in- and output channels of each group swapped …
@@ -238,7 +255,8 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const std::optional<Tensor
     around.push_back(reach - before);
     around.push_back(reach - after + output_padding[i]);
   }
-  return x.conv2d(w, bias, {.stride = 1, .padding = around, .dilation = dilation, .groups = groups, .dtype = {}});
+  return x.conv2d(w, bias,
+                  {.stride = 1, .padding = around, .dilation = dilation, .groups = groups, .dtype = {}});
 }
 
 }  // namespace lathe

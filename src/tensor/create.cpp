@@ -11,7 +11,8 @@ namespace lathe {
 namespace {
 
 // Sizes of the nesting; every branch has to agree.
-void nested_shape(const NestedData& data, const NestedData& whole, Shape& shape, size_t depth, std::vector<Scalar>& flat) {
+void nested_shape(const NestedData& data, const NestedData& whole, Shape& shape, size_t depth,
+                  std::vector<Scalar>& flat) {
   if (!data.is_list()) {
     if (depth != shape.size()) value_error("inhomogeneous shape from {}", whole.to_string());
     flat.push_back(data.scalar());
@@ -20,7 +21,8 @@ void nested_shape(const NestedData& data, const NestedData& whole, Shape& shape,
   const SInt size(static_cast<int64_t>(data.items().size()));
   const bool first_branch = flat.empty() && depth == shape.size();
   if (first_branch) shape.push_back(size);
-  if (depth >= shape.size() || !(shape[depth] == size)) value_error("inhomogeneous shape from {}", whole.to_string());
+  if (depth >= shape.size() || !(shape[depth] == size))
+    value_error("inhomogeneous shape from {}", whole.to_string());
   for (const NestedData& item : data.items()) nested_shape(item, whole, shape, depth + 1, flat);
 }
 
@@ -40,11 +42,13 @@ std::string NestedData::to_string() const {
   return out + "]";
 }
 
-Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype, const std::string& device) {
+Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype,
+                          const std::string& device) {
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
   const int64_t expected = lathe::prod(shape).value() * item_size(dtype);
   if (expected != static_cast<int64_t>(data.size()))
-    value_error("shape {} of {} needs {} bytes, got {}", lathe::to_string(shape), dtype_text(dtype), expected, data.size());
+    value_error("shape {} of {} needs {} bytes, got {}", lathe::to_string(shape), dtype_text(dtype), expected,
+                data.size());
   if (data.empty()) return constant_of(shape, 0, dtype);
   return Tensor(buffer_from_host(data.data(), data.size(), shape, dtype, place(device)));
 }
@@ -75,18 +79,22 @@ Tensor Tensor::constant_of(const Shape& shape, const Scalar& value, std::optiona
 
 Tensor Tensor::full(const Shape& shape, const Scalar& value, const TensorOptions& options) {
   for (const SInt& d : shape)
-    if (d.is_const() && d.value() < 0) value_error("cannot have negative size in shape {}", lathe::to_string(shape));
+    if (d.is_const() && d.value() < 0)
+      value_error("cannot have negative size in shape {}", lathe::to_string(shape));
   const Tensor constant = constant_of(shape, value, options.dtype);
-  if (is_weak(constant.dtype())) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(constant.dtype()));
+  if (is_weak(constant.dtype()))
+    user_runtime_error("cannot create storage for weak dtype {}", dtype_text(constant.dtype()));
   if (lathe::prod(shape) == SInt(0)) return constant;
   return Tensor(stored(constant.uop(), place(options.device)));
 }
 
 Tensor Tensor::empty_like(const TensorOptions& options) const {
-  return empty(shape(), {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
+  return empty(shape(),
+               {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
 }
 Tensor Tensor::full_like(const Scalar& value, const TensorOptions& options) const {
-  return full(shape(), value, {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
+  return full(shape(), value,
+              {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
 }
 Tensor Tensor::const_like(const Scalar& value) const { return constant_of(shape(), value, dtype()); }
 
@@ -98,21 +106,27 @@ bool fits(const Scalar& v, DType d) { return !v.less(min_value(d)) && !max_value
 int64_t step_count(const Scalar& start, const Scalar& stop, const Scalar& step) {
   if (step.is_float() || start.is_float() || stop.is_float()) {
     const double n = std::ceil((stop.as_double() - start.as_double()) / step.as_double());
-    if (std::isnan(n)) value_error("arange [{}, {}) by {} has no length", start.to_string(), stop.to_string(), step.to_string());
-    if (n >= 9e18) overflow_error("arange [{}, {}) by {} is too long", start.to_string(), stop.to_string(), step.to_string());
+    if (std::isnan(n))
+      value_error("arange [{}, {}) by {} has no length", start.to_string(), stop.to_string(),
+                  step.to_string());
+    if (n >= 9e18)
+      overflow_error("arange [{}, {}) by {} is too long", start.to_string(), stop.to_string(),
+                     step.to_string());
     return n > 0 ? static_cast<int64_t>(n) : 0;
   }
   const int128 span = stop.as_int() - start.as_int(), by = step.as_int();
   if ((span <= 0) == (by > 0) || span == 0) return 0;
   const int128 n = by > 0 ? (span + by - 1) / by : (-span - by - 1) / -by;
   if (n > std::numeric_limits<int64_t>::max())
-    overflow_error("arange [{}, {}) by {} is too long", start.to_string(), stop.to_string(), step.to_string());
+    overflow_error("arange [{}, {}) by {} is too long", start.to_string(), stop.to_string(),
+                   step.to_string());
   return static_cast<int64_t>(n);
 }
 
 }  // namespace
 
-Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& step, const TensorOptions& options) {
+Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& step,
+                      const TensorOptions& options) {
   if (step.equals(Scalar(0))) value_error("arange step must not be zero");
   const bool any_float = start.is_float() || stop.is_float() || step.is_float();
   const int64_t n = step_count(start, stop, step);
@@ -123,7 +137,8 @@ Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& ste
   if (options.dtype) dtype = *options.dtype;
   if (n == 0) return constant_of({0}, 0, dtype);
   if (is_int(dtype) && !(fits(start, dtype) && fits(any_float ? stop : last, dtype)))
-    overflow_error("arange [{}, {}) is not representable in dtype {}", start.to_string(), stop.to_string(), dtype_text(dtype));
+    overflow_error("arange [{}, {}) is not representable in dtype {}", start.to_string(), stop.to_string(),
+                   dtype_text(dtype));
 
   // Running sums of a constant: the scheduler turns the reduction into the index itself.
   if (!any_float && !is_float(dtype) && !is_bool(dtype)) {
@@ -134,10 +149,12 @@ Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& ste
   const DType index_dtype = n > std::numeric_limits<int32_t>::max() ? DType::Int64 : DType::Int32;
   const Tensor i = constant_of({SInt(n)}, 1, index_dtype).cumulative(Op::Add, 0).sub(1);
   const DType computed = join(dtype, default_float());
-  return (i.cast(computed) * Tensor(Scalar(step.as_double())) + Tensor(Scalar(start.as_double()))).cast(dtype);
+  return (i.cast(computed) * Tensor(Scalar(step.as_double())) + Tensor(Scalar(start.as_double())))
+      .cast(dtype);
 }
 
-Tensor Tensor::linspace(const Scalar& start, const Scalar& stop, int64_t steps, const TensorOptions& options) {
+Tensor Tensor::linspace(const Scalar& start, const Scalar& stop, int64_t steps,
+                        const TensorOptions& options) {
   if (steps < 0) value_error("number of steps must be non-negative, got {}", steps);
   const DType dtype = options.dtype.value_or(default_float());
   if (is_bool(dtype)) value_error("linspace with bool dtype is not supported");

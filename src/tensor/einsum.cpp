@@ -1,8 +1,8 @@
 // Sums of products by index letters.
+#include "tensor/tensor.h"
+
 #include <algorithm>
 #include <cctype>
-
-#include "tensor/tensor.h"
 
 namespace lathe {
 namespace {
@@ -18,7 +18,8 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return out;
 }
 
-// "..." becomes one capital-free private letter for each axis it stands for: bytes 1, 2, … counted from the last.
+// "..." becomes one capital-free private letter for each axis it stands for: bytes 1, 2, … counted from the
+// last.
 std::string expand_ellipsis(const std::string& term, size_t rank) {
   const size_t at = term.find("...");
   if (at == std::string::npos) return term;
@@ -52,21 +53,24 @@ Tensor take_diagonals(Tensor x, std::string& term) {
 
 }  // namespace
 
-Tensor Tensor::einsum(const std::string& formula, const std::vector<Tensor>& operands, std::optional<DType> dtype) {
+Tensor Tensor::einsum(const std::string& formula, const std::vector<Tensor>& operands,
+                      std::optional<DType> dtype) {
   std::string clean;
   for (char c : formula)
     if (c != ' ') clean += c;
   const size_t arrow = clean.find("->");
   std::vector<std::string> terms = split_at(clean.substr(0, arrow), ',');
   if (terms.size() != operands.size())
-    value_error("number of inputs doesn't match number of operands in formula, expected {}, got {}", terms.size(), operands.size());
+    value_error("number of inputs doesn't match number of operands in formula, expected {}, got {}",
+                terms.size(), operands.size());
   std::string all, private_axes;
   std::vector<Tensor> factors;
   for (size_t i = 0; i < terms.size(); i++) {
     terms[i] = expand_ellipsis(terms[i], operands[i].shape().size());
     check_letters(terms[i]);
     if (static_cast<int64_t>(terms[i].size()) != operands[i].ndim())
-      value_error("einsum term {} does not fit shape {}", split_at(clean.substr(0, arrow), ',')[i], lathe::to_string(operands[i].shape()));
+      value_error("einsum term {} does not fit shape {}", split_at(clean.substr(0, arrow), ',')[i],
+                  lathe::to_string(operands[i].shape()));
     all += terms[i];
     factors.push_back(take_diagonals(operands[i], terms[i]));
   }

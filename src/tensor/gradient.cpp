@@ -1,21 +1,21 @@
 #include "tensor/gradient.h"
 
+#include "tensor/promote.h"
+#include "tensor/view.h"
+#include "uop/matcher.h"
+
 #include <cmath>
 #include <numbers>
 #include <unordered_map>
 #include <unordered_set>
-
-#include "tensor/promote.h"
-#include "tensor/view.h"
-#include "uop/matcher.h"
 
 namespace lathe {
 namespace {
 
 using List = std::vector<UOp>;
 
-// What the rules get besides the node. They give one gradient a source, with an empty handle where there is none; it may
-// be wider than the source where that was broadcast.
+// What the rules get besides the node. They give one gradient a source, with an empty handle where there is
+// none; it may be wider than the source where that was broadcast.
 struct Incoming {
   UOp gradient;
 };
@@ -25,7 +25,9 @@ UOp zero_like(const UOp& x) { return weak_literal(Scalar(0), x.dtype()); }
 UOp number(double v) { return constant(Scalar(v)); }
 
 List grad_reciprocal(const Match& m) { return {incoming(m) * number(-1) * m.root() * m.root()}; }
-List grad_sin(const Match& m) { return {incoming(m) * alu(Op::Sin, {number(std::numbers::pi / 2) - m.root().src(0)})}; }
+List grad_sin(const Match& m) {
+  return {incoming(m) * alu(Op::Sin, {number(std::numbers::pi / 2) - m.root().src(0)})};
+}
 List grad_log2(const Match& m) {
   return {incoming(m) * alu(Op::Reciprocal, {m.root().src(0) * number(std::numbers::ln2)})};
 }
@@ -132,41 +134,41 @@ List grad_after(const Match& m) {
 }
 List grad_store(const Match& m) { return {{}, incoming(m)}; }
 
-constexpr auto kGradient = rules_for<List>(
-    rule(op<Op::Cast>(), fn(grad_identity)),                              //
-    rule(op<Op::Contiguous>(), fn(grad_identity)),                        //
-    rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),     //
-    rule(op<Op::Copy>(), fn(grad_copy)),                                  //
-    rule(op<Op::After>(), fn(grad_after)),                                //
-    rule(op<Op::Store>(), fn(grad_store)),                                //
-    rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                      //
-    rule(op<Op::Sin>(), fn(grad_sin)),                                    //
-    rule(op<Op::Log2>(), fn(grad_log2)),                                  //
-    rule(op<Op::Exp2>(), fn(grad_exp2)),                                  //
-    rule(op<Op::Sqrt>(), fn(grad_sqrt)),                                  //
-    rule(op<Op::Neg>(), fn(grad_neg)),                                    //
-    rule(op<Op::Add>(), fn(grad_add)),                                    //
-    rule(op<Op::Sub>(), fn(grad_sub)),                                    //
-    rule(op<Op::Mul>(), fn(grad_mul)),                                    //
-    rule(op<Op::FDiv>(), fn(grad_fdiv)),                                  //
-    rule(op<Op::MulAcc>(), fn(grad_mulacc)),                              //
-    rule(op<Op::Max>(), fn(grad_max)),                                    //
-    rule(op<Op::Pow>(), fn(grad_pow)),                                    //
-    rule(op<Op::Where>(), fn(grad_where)),                                //
-    rule(op<Op::Reduce>(), fn(grad_reduce)),                              //
-    rule(op<Op::Reshape>(), fn(grad_movement)),                           //
-    rule(op<Op::Permute>(), fn(grad_movement)),                           //
-    rule(op<Op::Flip>(), fn(grad_movement)),                              //
-    rule(op<Op::Pad>(), fn(grad_movement)),                               //
-    rule(op<Op::Shrink>(), fn(grad_movement)),                            //
-    rule(op<Op::Expand>(), fn(grad_expand)),                              //
-    rule(op<Op::Stack>(), fn(grad_stack)));
+constexpr auto kGradient =
+    rules_for<List>(rule(op<Op::Cast>(), fn(grad_identity)),                           //
+                    rule(op<Op::Contiguous>(), fn(grad_identity)),                     //
+                    rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),  //
+                    rule(op<Op::Copy>(), fn(grad_copy)),                               //
+                    rule(op<Op::After>(), fn(grad_after)),                             //
+                    rule(op<Op::Store>(), fn(grad_store)),                             //
+                    rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                   //
+                    rule(op<Op::Sin>(), fn(grad_sin)),                                 //
+                    rule(op<Op::Log2>(), fn(grad_log2)),                               //
+                    rule(op<Op::Exp2>(), fn(grad_exp2)),                               //
+                    rule(op<Op::Sqrt>(), fn(grad_sqrt)),                               //
+                    rule(op<Op::Neg>(), fn(grad_neg)),                                 //
+                    rule(op<Op::Add>(), fn(grad_add)),                                 //
+                    rule(op<Op::Sub>(), fn(grad_sub)),                                 //
+                    rule(op<Op::Mul>(), fn(grad_mul)),                                 //
+                    rule(op<Op::FDiv>(), fn(grad_fdiv)),                               //
+                    rule(op<Op::MulAcc>(), fn(grad_mulacc)),                           //
+                    rule(op<Op::Max>(), fn(grad_max)),                                 //
+                    rule(op<Op::Pow>(), fn(grad_pow)),                                 //
+                    rule(op<Op::Where>(), fn(grad_where)),                             //
+                    rule(op<Op::Reduce>(), fn(grad_reduce)),                           //
+                    rule(op<Op::Reshape>(), fn(grad_movement)),                        //
+                    rule(op<Op::Permute>(), fn(grad_movement)),                        //
+                    rule(op<Op::Flip>(), fn(grad_movement)),                           //
+                    rule(op<Op::Pad>(), fn(grad_movement)),                            //
+                    rule(op<Op::Shrink>(), fn(grad_movement)),                         //
+                    rule(op<Op::Expand>(), fn(grad_expand)),                           //
+                    rule(op<Op::Stack>(), fn(grad_stack)));
 
 // Integers, comparisons, leaves, steps and what stops gradients by its meaning.
-constexpr OpSet kNoGradient = {
-    Op::Special, Op::Buffer, Op::Param,    Op::Const,    Op::Range, Op::Bitcast, Op::Trunc, Op::Shl,
-    Op::Shr,     Op::CDiv,   Op::CMod,     Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe, Op::CmpEq,
-    Op::Xor,     Op::Or,     Op::And,      Op::Threefry, Op::Detach};
+constexpr OpSet kNoGradient = {Op::Special,  Op::Buffer,   Op::Param, Op::Const, Op::Range, Op::Bitcast,
+                               Op::Trunc,    Op::Shl,      Op::Shr,   Op::CDiv,  Op::CMod,  Op::FloorDiv,
+                               Op::FloorMod, Op::CmpLt,    Op::CmpNe, Op::CmpEq, Op::Xor,   Op::Or,
+                               Op::And,      Op::Threefry, Op::Detach};
 // Ops of kernels and programs.
 constexpr OpSet kRefused = {Op::Noop, Op::Call,    Op::Linear, Op::Sink, Op::Group, Op::Index,
                             Op::Load, Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage};
@@ -201,7 +203,8 @@ UOp fit_to(const UOp& g, const UOp& value) {
     const size_t lead = from.size() > to.size() ? from.size() - to.size() : 0;
     std::vector<int> folded;
     for (size_t i = 0; i < from.size(); i++)
-      if (i < lead || (to[i - lead] == SInt(1) && !(from[i] == SInt(1)))) folded.push_back(static_cast<int>(i));
+      if (i < lead || (to[i - lead] == SInt(1) && !(from[i] == SInt(1))))
+        folded.push_back(static_cast<int>(i));
     if (!folded.empty()) {
       out = reduce(cast(out, sum_dtype(strong(out.dtype()))), Op::Add, folded);
       Shape kept;

@@ -1,22 +1,23 @@
-// Indexing: slices and positions are movement, integer tensors become one-hot masks that the compiler turns into loads.
-#include <fmt/format.h>
-
-#include <algorithm>
-
+// Indexing: slices and positions are movement, integer tensors become one-hot masks that the compiler turns
+// into loads.
 #include "tensor/place.h"
 #include "tensor/promote.h"
 #include "tensor/state.h"
 #include "tensor/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
 
 // One axis of the result of basic indexing, or one that a position removes.
 struct AxisIndex {
-  SInt low, high;       // elements [low, high) of the axis
-  int64_t step = 1;     // negative: backwards
+  SInt low, high;    // elements [low, high) of the axis
+  int64_t step = 1;  // negative: backwards
   bool removed = false;
-  bool added = false;   // newaxis; consumes no axis
+  bool added = false;  // newaxis; consumes no axis
   std::optional<Tensor> positions;
 };
 
@@ -82,14 +83,17 @@ AxisIndex from_position(const SInt& i, const SInt& size) {
 }
 
 AxisIndex from_tensor(const Tensor& positions, const SInt& size, const std::string& device) {
-  if (!is_int(positions.dtype())) index_error("index dtype {} is not supported", dtype_text(positions.dtype()));
+  if (!is_int(positions.dtype()))
+    index_error("index dtype {} is not supported", dtype_text(positions.dtype()));
   if (!device.empty() && !positions.device().empty() && device != positions.device())
-    user_runtime_error("expected index and tensor on the same device, got {} and {}", positions.device(), device);
+    user_runtime_error("expected index and tensor on the same device, got {} and {}", positions.device(),
+                       device);
   AxisIndex out;
   out.low = 0;
   out.high = size;
-  out.positions = is_unsigned(positions.dtype()) ? positions
-                                                 : positions.lt(0).where(positions.add(Tensor(size.uop())), positions);
+  out.positions = is_unsigned(positions.dtype())
+                      ? positions
+                      : positions.lt(0).where(positions.add(Tensor(size.uop())), positions);
   return out;
 }
 
@@ -199,7 +203,7 @@ Tensor select_basic(const Tensor& x, const std::vector<AxisIndex>& axes) {
 struct Gathers {
   std::vector<int> dims;  // axes they index
   std::vector<Tensor> positions;
-  Shape common;           // their broadcast shape
+  Shape common;  // their broadcast shape
   // Where the common axes stand: at dims[0], or in front when another index separates the tensors.
   bool in_front = false;
 
@@ -245,11 +249,13 @@ struct Gathers {
   }
 };
 
+Tensor zero_of(const Tensor& x) { return Tensor(weak_literal(0, x.dtype())); }
+
 // Position of every element along `axis`, in a shape of `rank` axes that broadcasts.
 Tensor iota(int64_t n, DType dtype, int axis, int rank) {
   Shape along(static_cast<size_t>(rank), SInt(1));
   along[static_cast<size_t>(axis)] = n;
-  return Tensor::arange(0, n, 1, {dtype, ""}).reshape(along);
+  return Tensor::arange(0, n, 1, {dtype}).reshape(along);
 }
 
 // True where an element of (axes before, common axes, all axes from dims[0]) is selected.
@@ -273,12 +279,12 @@ Tensor gather_selected(const Tensor& x, const Gathers& g) {
   Ints folded;
   for (int d : g.dims) folded.push_back(d + g.n_common());
   const Tensor wide = g.spread(x);
-  const Tensor out = gather_mask(x, g).where(wide, 0).sum(folded, false, strong(x.dtype()));
+  const Tensor out = gather_mask(x, g).where(wide, zero_of(x)).sum(folded, false, strong(x.dtype()));
   return g.in_front ? out.permute(g.to_front(static_cast<int>(out.ndim()))) : out;
 }
 
-// `values` where `mask` is true, folded over `axes`; among several the last position in row-major order counts, and `x`
-// stays where there is none.
+// `values` where `mask` is true, folded over `axes`; among several the last position in row-major order
+// counts, and `x` stays where there is none.
 Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes, const Tensor& x) {
   const Ints& list = axes.list();
   const int rank = static_cast<int>(mask.ndim());
@@ -293,15 +299,20 @@ Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes,
   }
   const Tensor last = mask.where(*order, 0).max(axes, true);
   const Tensor chosen = mask.bitwise_and(order->eq(last));
-  const Tensor value = chosen.where(values, 0).sum(axes, false, x.dtype());
-  return last.reshape(value.shape()).gt(0).where(value, x);
+  const Tensor value = chosen.where(values, zero_of(x)).sum(axes, false, x.dtype());
+  Shape kept;
+  for (int i = 0; i < rank; i++)
+    if (std::find(list.begin(), list.end(), i) == list.end())
+      kept.push_back(last.shape()[static_cast<size_t>(i)]);
+  return last.reshape(kept).gt(0).where(value, x);
 }
 
 Tensor merge_selected(const Tensor& x, const Gathers& g, const Tensor& value) {
   Shape selected;  // of x at the index
   for (int i = 0; i < x.ndim(); i++) {
     if (i == g.dims[0]) selected.append(g.common.begin(), g.common.end());
-    if (std::find(g.dims.begin(), g.dims.end(), i) == g.dims.end()) selected.push_back(x.shape()[static_cast<size_t>(i)]);
+    if (std::find(g.dims.begin(), g.dims.end(), i) == g.dims.end())
+      selected.push_back(x.shape()[static_cast<size_t>(i)]);
   }
   Tensor v = value;
   if (g.in_front) {
@@ -342,11 +353,13 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
     Tensor(view).write(written.uop(), false);
     return;
   }
-  if (is_temporary) user_runtime_error("cannot set elements of a temporary value without memory, the result would be lost");
+  if (is_temporary)
+    user_runtime_error("cannot set elements of a temporary value without memory, the result would be lost");
   // No memory yet: the elements around stay an expression.
   const UOp& self = uop();
   const UOp inside = invert_view(view.uop(), self, written.uop());
-  LiveTensors::instance().set(*state_, Tensor(view_mask(view.uop(), self)).where(Tensor(inside), Tensor(self)).uop());
+  LiveTensors::instance().set(*state_,
+                              Tensor(view_mask(view.uop(), self)).where(Tensor(inside), Tensor(self)).uop());
 }
 
 Tensor& Tensor::set(const std::vector<TensorIndex>& indices, const Tensor& value) & {
@@ -379,20 +392,27 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
     const SInt &own = shape()[i], &wanted = index.shape()[i];
     const bool whole = static_cast<int>(i) == axis;
     if (!whole && own.is_const() && wanted.is_const() && wanted.value() > own.value())
-      value_error("index of shape {} does not fit {} off dim={}", lathe::to_string(index.shape()), lathe::to_string(shape()), dim);
+      value_error("index of shape {} does not fit {} off dim={}", lathe::to_string(index.shape()),
+                  lathe::to_string(shape()), dim);
     bounds.push_back(whole ? AxisPair(none) : AxisPair(0, wanted));
   }
   const Tensor x = shrink(bounds).unsqueeze(-1).transpose(-1, axis);
-  return index.unsqueeze(-1).one_hot_along(shape()[static_cast<size_t>(axis)], -1).where(x, 0).sum(-1, false, strong(dtype()));
+  return index.unsqueeze(-1)
+      .one_hot_along(shape()[static_cast<size_t>(axis)], -1)
+      .where(x, zero_of(x))
+      .sum(-1, false, strong(dtype()));
 }
 
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
   const int axis = resolve_dim(dim);
-  const Tensor source = is_weak_literal(src.uop()) ? Tensor(src.uop().value(), dtype()).expand(index.shape()) : src;
+  const Tensor source =
+      is_weak_literal(src.uop()) ? Tensor(src.uop().value(), dtype()).expand(index.shape()) : src;
   if (index.ndim() != ndim() || source.ndim() != ndim())
-    value_error("self, index and src must have the same rank, got {}, {} and {}", ndim(), index.ndim(), source.ndim());
+    value_error("self, index and src must have the same rank, got {}, {} and {}", ndim(), index.ndim(),
+                source.ndim());
   if (source.dtype() != dtype())
-    user_runtime_error("expect self and src to have the same dtype, got {} and {}", dtype_text(dtype()), dtype_text(source.dtype()));
+    user_runtime_error("expect self and src to have the same dtype, got {} and {}", dtype_text(dtype()),
+                       dtype_text(source.dtype()));
   AxisPairs grown;
   for (size_t i = 0; i < shape().size(); i++) {
     const int64_t own = shape()[i].value(), wanted = index.shape()[i].value();

@@ -1,8 +1,8 @@
 // Several tensors into one, and back.
-#include <algorithm>
-
 #include "tensor/promote.h"
 #include "tensor/tensor.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -26,7 +26,8 @@ std::string shapes_text(const std::vector<Tensor>& tensors) {
 Tensor Tensor::stack(const std::vector<Tensor>& tensors, int64_t dim) {
   if (tensors.empty()) value_error("stack needs at least one tensor");
   for (const Tensor& t : tensors)
-    if (!(t.shape() == tensors[0].shape())) value_error("all shapes must match for stack, got {}", shapes_text(tensors));
+    if (!(t.shape() == tensors[0].shape()))
+      value_error("all shapes must match for stack, got {}", shapes_text(tensors));
   const int axis = tensors[0].resolve_dim(dim, 1);
   const Tensor joined(lathe::stack(promoted(tensors)));
   Ints order;  // axis 0 of the Stack goes to `axis`
@@ -74,7 +75,8 @@ std::vector<Tensor> Tensor::split(const Ints& sizes, int64_t dim) const {
   if (sizes.size() == 1) {
     if (sizes[0] <= 0) value_error("split size must be positive, got {}", sizes[0]);
     pieces = Ints();
-    for (int64_t at = 0; at < length || pieces.empty(); at += sizes[0]) pieces.push_back(std::min(sizes[0], length - at));
+    for (int64_t at = 0; at < length || pieces.empty(); at += sizes[0])
+      pieces.push_back(std::min(sizes[0], length - at));
   }
   int64_t sum = 0;
   for (int64_t n : pieces) sum += n;
@@ -104,7 +106,8 @@ std::vector<Tensor> Tensor::meshgrid(const std::vector<Tensor>& tensors, bool xy
   if (xy && in.size() > 1) std::swap(in[0], in[1]);
   Shape grid;
   for (const Tensor& t : in) {
-    if (t.ndim() > 1) user_runtime_error("meshgrid takes 0-D or 1-D tensors, got shape {}", lathe::to_string(t.shape()));
+    if (t.ndim() > 1)
+      user_runtime_error("meshgrid takes 0-D or 1-D tensors, got shape {}", lathe::to_string(t.shape()));
     grid.push_back(t.numel());
   }
   std::vector<Tensor> out;

@@ -6,7 +6,8 @@ namespace lathe {
 namespace {
 
 void require_fraction(double label_smoothing) {
-  if (!(label_smoothing >= 0 && label_smoothing <= 1)) value_error("label_smoothing must be in [0.0, 1.0], got {}", label_smoothing);
+  if (!(label_smoothing >= 0 && label_smoothing <= 1))
+    value_error("label_smoothing must be in [0.0, 1.0], got {}", label_smoothing);
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ Tensor Tensor::binary_crossentropy_logits(const Tensor& target, Reduction reduct
   return of_one.add(of_zero).neg().reduce_loss(reduction);
 }
 
-Tensor Tensor::sparse_categorical_crossentropy(const Tensor& target, const CrossEntropyOptions& options) const {
+Tensor Tensor::sparse_categorical_crossentropy(const Tensor& target,
+                                               const CrossEntropyOptions& options) const {
   require_fraction(options.label_smoothing);
   const int64_t ignored = options.ignore_index.value_or(-1);
   const Tensor log_probs = log_softmax();
@@ -54,7 +56,8 @@ Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& op
     Shape without = shape();
     if (ndim() > 0) without.erase(without.begin() + axis);
     if (ndim() == 0 || !(without == target.shape()))
-      user_runtime_error("shape mismatch: self.shape={}, Y.shape={}", lathe::to_string(shape()), lathe::to_string(target.shape()));
+      user_runtime_error("shape mismatch: self.shape={}, Y.shape={}", lathe::to_string(shape()),
+                         lathe::to_string(target.shape()));
     y = target.unsqueeze(axis).one_hot_along(size(axis), axis);
   }
   const double s = options.label_smoothing;
@@ -62,8 +65,10 @@ Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& op
   return log_softmax(axis).mul(y).sum(axis).neg().reduce_loss(options.reduction);
 }
 
-Tensor Tensor::nll_loss(const Tensor& target, const std::optional<Tensor>& weight, const CrossEntropyOptions& options) const {
-  Tensor w = weight ? weight->at(target) : constant_of(target.shape(), 1, is_float(dtype()) ? strong(dtype()) : default_float());
+Tensor Tensor::nll_loss(const Tensor& target, const std::optional<Tensor>& weight,
+                        const CrossEntropyOptions& options) const {
+  Tensor w = weight ? weight->at(target)
+                    : constant_of(target.shape(), 1, is_float(dtype()) ? strong(dtype()) : default_float());
   if (options.ignore_index) w = w.mul(target.ne(*options.ignore_index));
   const Tensor loss = gather(1, target.unsqueeze(1)).squeeze(1).neg().mul(w);
   if (options.reduction == Reduction::Mean) return loss.sum().div(w.sum());

@@ -1,7 +1,7 @@
 // Products of matrices.
-#include <algorithm>
-
 #include "tensor/tensor.h"
+
+#include <algorithm>
 
 namespace lathe {
 
@@ -12,7 +12,8 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   if (!(size(-1) == w.size(w_axis)))
     user_runtime_error("cannot dot {} and {}", lathe::to_string(shape()), lathe::to_string(w.shape()));
   // x (…, m, 1, k) times w (…, 1, n, k), folded over k.
-  Shape left(shape().begin(), shape().end() - 1), right(w.shape().begin(), w.shape().end() - std::min<int64_t>(dw, 2));
+  Shape left(shape().begin(), shape().end() - 1),
+      right(w.shape().begin(), w.shape().end() - std::min<int64_t>(dw, 2));
   if (dx > 1 && dw > 1) {
     left.push_back(SInt(1));
     right.push_back(SInt(1));
@@ -23,7 +24,8 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   return product.sum(-1, false, dtype).cast(dtype.value_or(strong(join(this->dtype(), w.dtype()))));
 }
 
-Tensor Tensor::linear(const Tensor& weight, const std::optional<Tensor>& bias, std::optional<DType> dtype) const {
+Tensor Tensor::linear(const Tensor& weight, const std::optional<Tensor>& bias,
+                      std::optional<DType> dtype) const {
   if (dtype) {
     std::optional<Tensor> b;
     if (bias) b = bias->cast(*dtype);

@@ -1,8 +1,8 @@
 // Reshaping and reordering: every method is a chain of movement ops.
+#include "tensor/tensor.h"
+
 #include <algorithm>
 #include <numeric>
-
-#include "tensor/tensor.h"
 
 namespace lathe {
 namespace {
@@ -26,7 +26,8 @@ int Tensor::resolve_dim(int64_t dim, int extra) const {
 Tensor Tensor::reshape(const Shape& given) const {
   Shape to = given;
   const auto unknown = std::count_if(to.begin(), to.end(), is_keep);
-  if (unknown > 1) user_runtime_error("only one dimension can be inferred using -1, getting {}", lathe::to_string(given));
+  if (unknown > 1)
+    user_runtime_error("only one dimension can be inferred using -1, getting {}", lathe::to_string(given));
   if (unknown == 1) {
     SInt known = 1;
     for (const SInt& d : to)
@@ -38,7 +39,8 @@ Tensor Tensor::reshape(const Shape& given) const {
   for (const SInt& d : to)
     if (d.is_const() && d.value() < 0) value_error("shape {} has a negative size", lathe::to_string(given));
   if (!(lathe::prod(to) == numel()))
-    value_error("size mismatch, can't reshape ({}) -> ({})", lathe::to_string(shape()), lathe::to_string(given));
+    value_error("size mismatch, can't reshape ({}) -> ({})", lathe::to_string(shape()),
+                lathe::to_string(given));
   return Tensor(lathe::reshape(uop(), to));
 }
 
@@ -88,7 +90,8 @@ Tensor Tensor::flip(const Ints& axes) const {
 
 Tensor Tensor::shrink(const AxisPairs& bounds) const {
   if (static_cast<int64_t>(bounds.size()) != ndim())
-    value_error("shrink needs bounds for every axis: {} for shape {}", bounds.size(), lathe::to_string(shape()));
+    value_error("shrink needs bounds for every axis: {} for shape {}", bounds.size(),
+                lathe::to_string(shape()));
   Shape offset, size;
   for (size_t i = 0; i < bounds.size(); i++) {
     const SInt& whole = shape()[i];
@@ -97,8 +100,8 @@ Tensor Tensor::shrink(const AxisPairs& bounds) const {
     const SInt &from = offset.back(), &n = size.back();
     if (!from.is_const() || !n.is_const() || !whole.is_const()) continue;
     if (from.value() < 0 || n.value() < 0 || from.value() + n.value() > whole.value())
-      value_error("invalid shrink [{}, {}) of axis {} for shape {}", from.value(), from.value() + n.value(), i,
-                  lathe::to_string(shape()));
+      value_error("invalid shrink [{}, {}) of axis {} for shape {}", from.value(), from.value() + n.value(),
+                  i, lathe::to_string(shape()));
   }
   return Tensor(lathe::shrink(uop(), offset, size));
 }
@@ -217,7 +220,8 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim0, int64_t dim1) const {
   const Tensor x = permute(order);
   const size_t rank = x.shape().size();
   const int64_t rows = x.shape()[rank - 2].value(), columns = x.shape()[rank - 1].value();
-  const int64_t n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const int64_t n =
+      std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
   AxisPairs square(rank, none);
   square[rank - 2] = {SInt(std::max<int64_t>(0, std::min(-offset, rows))), SInt(0)};
   square[rank - 1] = {SInt(std::max<int64_t>(0, std::min(offset, columns))), SInt(0)};

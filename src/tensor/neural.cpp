@@ -13,8 +13,8 @@ Tensor Tensor::layernorm(const Axes& axes, double eps) const {
   return y.mul(y.square().mean(axes, true).add(eps).rsqrt());
 }
 
-Tensor Tensor::batchnorm(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, const Tensor& mean,
-                         const Tensor& invstd, const Ints& axes) const {
+Tensor Tensor::batchnorm(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+                         const Tensor& mean, const Tensor& invstd, const Ints& axes) const {
   Shape along(static_cast<size_t>(ndim()), SInt(1));
   for (int64_t a : axes) {
     const size_t axis = static_cast<size_t>(resolve_dim(a));
@@ -26,7 +26,8 @@ Tensor Tensor::batchnorm(const std::optional<Tensor>& weight, const std::optiona
   return bias ? x.add(bias->reshape(along)) : x;
 }
 
-Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value,
+                                            const std::optional<Tensor>& mask,
                                             const AttentionOptions& options) const {
   if (options.is_causal && mask) user_runtime_error("cannot set attn_mask when is_causal=True");
   Tensor k = key, v = value;
@@ -51,7 +52,7 @@ Tensor Tensor::dropout(double p) const {
   if (!(p >= 0 && p <= 1)) value_error("p={} is out of range [0, 1]", p);
   if (!knob(Knob::TRAINING) || p == 0) return *this;
   if (p == 1) return const_like(0);
-  const Tensor keep = rand_like({default_float(), ""}).ge(p);
+  const Tensor keep = rand_like({default_float()}).ge(p);
   return keep.contiguous().where(*this, 0).div(1 - p);
 }
 

@@ -1,7 +1,8 @@
 // Padding.
-#include <algorithm>
-
+#include "tensor/promote.h"
 #include "tensor/tensor.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -14,7 +15,8 @@ AxisPairs padding_per_axis(const Padding& padding, size_t rank) {
   AxisPairs pads(rank, AxisPair(0, 0));
   if (padding.is_flat) {
     if (padding.flat.size() % 2) value_error("Flat padding must have even number of pads");
-    if (padding.flat.size() / 2 > rank) value_error("padding of {} axes for a tensor of rank {}", padding.flat.size() / 2, rank);
+    if (padding.flat.size() / 2 > rank)
+      value_error("padding of {} axes for a tensor of rank {}", padding.flat.size() / 2, rank);
     for (size_t i = 0; i < padding.flat.size() / 2; i++)
       pads[rank - 1 - i] = {SInt(padding.flat[2 * i]), SInt(padding.flat[2 * i + 1])};
     return pads;
@@ -39,7 +41,7 @@ UOp pad_with_zeros(const UOp& x, const AxisPairs& pads) {
 AxisPairs cut_by(const AxisPairs& pads, const Shape& shape) {
   AxisPairs bounds;
   for (size_t i = 0; i < pads.size(); i++) {
-    const auto &[first, second, used] = pads[i];
+    const auto& [first, second, used] = pads[i];
     bounds.emplace_back(may_be_negative(first) ? SInt(0) - first : SInt(0),
                         may_be_negative(second) ? shape[i] + second : shape[i]);
   }
@@ -49,15 +51,18 @@ AxisPairs cut_by(const AxisPairs& pads, const Shape& shape) {
 }  // namespace
 
 Tensor Tensor::pad_constant(const AxisPairs& pads, const Scalar& value) const {
-  const bool cuts = std::any_of(pads.begin(), pads.end(),
-                                [](const AxisPair& p) { return may_be_negative(p.first) || may_be_negative(p.second); });
+  const bool cuts = std::any_of(pads.begin(), pads.end(), [](const AxisPair& p) {
+    return may_be_negative(p.first) || may_be_negative(p.second);
+  });
   if (cuts) {
     AxisPairs grown;
     for (const AxisPair& p : pads)
-      grown.emplace_back(may_be_negative(p.first) ? SInt(0) : p.first, may_be_negative(p.second) ? SInt(0) : p.second);
+      grown.emplace_back(may_be_negative(p.first) ? SInt(0) : p.first,
+                         may_be_negative(p.second) ? SInt(0) : p.second);
     return shrink(cut_by(pads, shape())).pad_constant(grown, value);
   }
-  if (std::all_of(pads.begin(), pads.end(), [](const AxisPair& p) { return is_zero(p.first) && is_zero(p.second); }))
+  if (std::all_of(pads.begin(), pads.end(),
+                  [](const AxisPair& p) { return is_zero(p.first) && is_zero(p.second); }))
     return *this;
   const Tensor padded(pad_with_zeros(uop(), pads));
   if (value.equals(Scalar(0))) return padded;
@@ -70,7 +75,8 @@ Tensor Tensor::pad(const Padding& padding, PadMode mode, const Scalar& value) co
   if (mode == PadMode::Constant) return pad_constant(pads, value);
   for (size_t i = 0; i < pads.size(); i++)
     if (!shape()[i].is_const() || !pads[i].first.is_const() || !pads[i].second.is_const())
-      user_runtime_error("padding of symbolic shape {} is only possible with a constant", lathe::to_string(shape()));
+      user_runtime_error("padding of symbolic shape {} is only possible with a constant",
+                         lathe::to_string(shape()));
   if (mode != PadMode::Circular) return pad_by_copying(pads, mode);
 
   Ints times;
@@ -89,9 +95,11 @@ Tensor Tensor::pad(const Padding& padding, PadMode mode, const Scalar& value) co
 Tensor Tensor::pad_by_copying(const AxisPairs& pads, PadMode mode) const {
   Tensor x = *this;
   for (size_t axis = 0; axis < pads.size(); axis++) {
-    const int64_t before = pads[axis].first.value(), after = pads[axis].second.value(), size = x.shape()[axis].value();
+    const int64_t before = pads[axis].first.value(), after = pads[axis].second.value(),
+                  size = x.shape()[axis].value();
     if (mode == PadMode::Reflect && (before >= size || after >= size))
-      value_error("Padding ({}, {}) should be less than the input size={} for dim={}.", before, after, size, axis);
+      value_error("Padding ({}, {}) should be less than the input size={} for dim={}.", before, after, size,
+                  axis);
     const auto part = [&](int64_t from, int64_t to) {
       AxisPairs bounds(pads.size(), none);
       bounds[axis] = {SInt(from), SInt(to)};
@@ -108,7 +116,8 @@ Tensor Tensor::pad_by_copying(const AxisPairs& pads, PadMode mode) const {
     if (before > 0) pieces.push_back(reflect ? part(1, before + 1).flip(dim) : widened(part(0, 1), before));
     pieces.push_back(x);
     if (after > 0)
-      pieces.push_back(reflect ? part(size - 1 - after, size - 1).flip(dim) : widened(part(size - 1, size), after));
+      pieces.push_back(reflect ? part(size - 1 - after, size - 1).flip(dim)
+                               : widened(part(size - 1, size), after));
     if (pieces.size() > 1) x = cat(pieces, dim);
   }
   return x.shrink(cut_by(pads, x.shape()));
@@ -116,7 +125,8 @@ Tensor Tensor::pad_by_copying(const AxisPairs& pads, PadMode mode) const {
 
 Tensor Tensor::pad_to(const Shape& to, const Scalar& value) const {
   if (static_cast<int64_t>(to.size()) != ndim())
-    value_error("pad_to needs a size for every axis: {} for shape {}", lathe::to_string(to), lathe::to_string(shape()));
+    value_error("pad_to needs a size for every axis: {} for shape {}", lathe::to_string(to),
+                lathe::to_string(shape()));
   AxisPairs pads;
   for (size_t i = 0; i < to.size(); i++)
     pads.push_back(to[i] == SInt(-1) ? AxisPair(0, 0) : AxisPair(0, to[i] - shape()[i]));
@@ -134,11 +144,11 @@ Tensor upper_mask(const Shape& shape, int64_t diagonal) {
 
 Tensor Tensor::triu(int64_t diagonal) const {
   if (ndim() < 2) value_error("triu needs at least 2 axes, got shape {}", lathe::to_string(shape()));
-  return upper_mask(shape(), diagonal).where(*this, 0);
+  return upper_mask(shape(), diagonal).where(*this, Tensor(weak_literal(0, dtype())));
 }
 Tensor Tensor::tril(int64_t diagonal) const {
   if (ndim() < 2) value_error("tril needs at least 2 axes, got shape {}", lathe::to_string(shape()));
-  return upper_mask(shape(), diagonal + 1).where(0, *this);
+  return upper_mask(shape(), diagonal + 1).where(Tensor(weak_literal(0, dtype())), *this);
 }
 
 }  // namespace lathe

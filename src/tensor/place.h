@@ -1,8 +1,8 @@
 // Where values live.
 #pragma once
-#include <string>
-
 #include "uop/uop.h"
+
+#include <string>
 
 namespace lathe {
 

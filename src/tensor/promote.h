@@ -1,8 +1,8 @@
 // How operands of different dtype meet.
 #pragma once
-#include <span>
-
 #include "uop/uop.h"
+
+#include <span>
 
 namespace lathe {
 
@@ -12,7 +12,9 @@ UOp promote(const UOp& x, DType d);
 UOp promoted_alu(Op op, const UOp& a, const UOp& b);
 // A weak literal of the kind of `d`, so that it takes `d` next to a value of `d`.
 UOp weak_literal(const Scalar& v, DType d);
-inline bool is_weak_literal(const UOp& x) { return x.is_const() && (is_weak(x.dtype()) || is_bool(x.dtype())); }
+inline bool is_weak_literal(const UOp& x) {
+  return x.is_const() && (is_weak(x.dtype()) || is_bool(x.dtype()));
+}
 // The type as messages print it: "dtypes.int".
 std::string dtype_text(DType d);
 

@@ -1,5 +1,8 @@
 #include "tensor/random.h"
 
+#include "tensor/place.h"
+#include "tensor/promote.h"
+
 #include <array>
 #include <bit>
 #include <chrono>
@@ -8,26 +11,24 @@
 #include <mutex>
 #include <numbers>
 
-#include "tensor/place.h"
-#include "tensor/promote.h"
-
 namespace lathe {
 namespace {
 
 constexpr std::array<uint32_t, 64> kSha256Rounds = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
-    0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
-    0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147,
-    0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
-    0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
-    0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 // Most words one call of threefry_words makes: both halves are counted in 32 bits.
 constexpr int64_t kMaxWords = 0xffffffff;
 
-// The generator of one device: its key, and how many words were drawn. The counter lives in memory and every draw writes it
-// in the graph, so that a captured graph draws new numbers on every replay.
+// The generator of one device: its key, and how many words were drawn. The counter lives in memory and every
+// draw writes it in the graph, so that a captured graph draws new numbers on every replay.
 struct Generator {
   Tensor key, counter;
 };
@@ -44,16 +45,21 @@ Generators& generators() {
 Generator& generator_of(Generators& all, const std::string& device) {
   const auto found = all.by_device.find(device);
   if (found != all.by_device.end()) return found->second;
-  const uint64_t key = static_cast<uint64_t>(all.seed) << 32 | device_key(static_cast<uint32_t>(all.by_device.size()));
+  const uint64_t key =
+      static_cast<uint64_t>(all.seed) << 32 | device_key(static_cast<uint32_t>(all.by_device.size()));
   const TensorOptions options{DType::UInt64, device};
-  return all.by_device.emplace(device, Generator{Tensor::from(std::vector<uint64_t>{key}, options),
-                                                 Tensor::from(std::vector<uint64_t>{0}, options)}).first->second;
+  return all.by_device
+      .emplace(device, Generator{Tensor::from(std::vector<uint64_t>{key}, options),
+                                 Tensor::from(std::vector<uint64_t>{0}, options)})
+      .first->second;
 }
 
 Tensor low_word(const Tensor& x) { return x.bitwise_and(Tensor(int64_t{0xffffffff})).cast(DType::UInt32); }
 Tensor high_word(const Tensor& x) { return x.rshift(Tensor(32)).cast(DType::UInt32); }
 
-Tensor encrypt(const Tensor& counter, const Tensor& key) { return Tensor(alu(Op::Threefry, {counter.uop(), key.uop()})); }
+Tensor encrypt(const Tensor& counter, const Tensor& key) {
+  return Tensor(alu(Op::Threefry, {counter.uop(), key.uop()}));
+}
 
 Tensor draw_words(const std::string& device, int64_t count) {
   Generators& all = generators();
@@ -69,13 +75,17 @@ Tensor draw_words(const std::string& device, int64_t count) {
   return Tensor::cat(pieces);
 }
 
-DType unsigned_of_width(DType d) {
-  switch (item_size(d)) {
-    case 1: return DType::UInt8;
-    case 2: return DType::UInt16;
-    case 4: return DType::UInt32;
-    default: return DType::UInt64;
+// 32-bit words as `n` words as wide as `d`, low parts first.
+Tensor regrouped(const Tensor& words, DType d, int64_t n) {
+  if (item_size(d) == 4) return words;
+  if (item_size(d) == 8) {
+    const Tensor pairs = words.reshape({SInt(-1), SInt(2)}).cast(DType::UInt64);
+    return pairs.at(Slice{}, 1).lshift(Tensor(32)).bitwise_or(pairs.at(Slice{}, 0));
   }
+  std::vector<Tensor> parts;
+  for (int64_t shift = 0; shift < 32; shift += 8 * item_size(d)) parts.push_back(words.rshift(Tensor(shift)));
+  return Tensor::stack(parts, -1).flatten().shrink_to({SInt(n)}).cast(item_size(d) == 2 ? DType::UInt16
+                                                                                        : DType::UInt8);
 }
 
 int64_t concrete_size(const Shape& shape) {
@@ -91,14 +101,16 @@ double fan_in(const Shape& shape) {
 }
 
 TensorOptions like(const Tensor& t, const TensorOptions& options) {
-  if (!options.dtype && is_weak(t.dtype())) value_error("random numbers like a tensor of weak dtype {} need a dtype", dtype_text(t.dtype()));
+  if (!options.dtype && is_weak(t.dtype()))
+    value_error("random numbers like a tensor of weak dtype {} need a dtype", dtype_text(t.dtype()));
   return {options.dtype.value_or(t.dtype()), options.device.empty() ? t.device() : options.device};
 }
 
 }  // namespace
 
 uint32_t device_key(uint32_t number) {
-  std::array<uint32_t, 8> h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint32_t, 8> h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                               0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   // One block: four message bytes, the end mark, and the length of 32 bits.
   std::array<uint32_t, 64> w{};
   w[0] = number;
@@ -123,7 +135,7 @@ uint32_t device_key(uint32_t number) {
 
 Tensor threefry_words(const Tensor& key, int64_t count) {
   const int64_t half = (count + 1) / 2;
-  const Tensor first = Tensor::arange(0, half, 1, {DType::UInt64, ""});
+  const Tensor first = Tensor::arange(0, half, 1, {DType::UInt64});
   const Tensor counters = first.add(Tensor(half)).lshift(Tensor(32)).bitwise_or(first);
   const Tensor x = encrypt(counters, key);
   const Tensor words = Tensor::cat({low_word(x), high_word(x)});
@@ -147,25 +159,26 @@ void Tensor::manual_seed(uint32_t seed) {
 
 Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_float());
-  if (!is_float(dtype) || is_weak(dtype)) value_error("rand only supports concrete float dtypes, got {}", dtype_text(dtype));
+  if (!is_float(dtype) || is_weak(dtype))
+    value_error("rand only supports concrete float dtypes, got {}", dtype_text(dtype));
   const int64_t n = concrete_size(shape);
   const std::string device = place(options.device);
   if (n == 0) return constant_of(shape, 0, dtype);
   const int64_t words = (n * item_size(dtype) + 3) / 4;
-  Tensor bits = draw_words(device, words);
-  const DType unsigned_type = unsigned_of_width(dtype);
-  if (unsigned_type != DType::UInt32) bits = bits.bitcast(unsigned_type).shrink_to({SInt(n)});
+  const Tensor bits = regrouped(draw_words(device, words), dtype, n);
   return unit_interval(bits, dtype).reshape(shape).contiguous();
 }
 
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_float());
-  if (!is_float(dtype) || is_weak(dtype)) value_error("randn only supports concrete float dtypes, got {}", dtype_text(dtype));
+  if (!is_float(dtype) || is_weak(dtype))
+    value_error("randn only supports concrete float dtypes, got {}", dtype_text(dtype));
   // Box and Muller: an angle and a radius.
   Shape pair = shape;
   pair.insert(pair.begin(), SInt(2));
   const Tensor u = rand(pair, {DType::Float32, options.device});
-  const Tensor angle = u.at(0).mul(2 * std::numbers::pi), radius = Tensor(1).sub(u.at(1)).log().mul(-2).sqrt();
+  const Tensor angle = u.at(0).mul(2 * std::numbers::pi),
+               radius = Tensor(1).sub(u.at(1)).log().mul(-2).sqrt();
   return angle.cos().mul(radius).cast(dtype);
 }
 
@@ -173,7 +186,9 @@ Tensor Tensor::uniform(const Shape& shape, double low, double high, const Tensor
   if (!(low < high)) value_error("uniform requires low < high, got {} and {}", low, high);
   const DType dtype = options.dtype.value_or(default_float());
   const Tensor unit = rand(shape, {is_float(dtype) ? dtype : default_float(), options.device});
-  return unit.mul(high - low).cast(dtype).add(Tensor(Scalar(low), is_float(dtype) ? DType::WeakFloat : DType::WeakInt));
+  return unit.mul(high - low)
+      .cast(dtype)
+      .add(Tensor(Scalar(low), is_float(dtype) ? DType::WeakFloat : DType::WeakInt));
 }
 
 Tensor Tensor::normal(const Shape& shape, double mean, double std, const TensorOptions& options) {

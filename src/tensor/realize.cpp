@@ -1,16 +1,16 @@
 // Running graphs, reading values, writing to memory.
 #include "engine/realize.h"
 
+#include "tensor/place.h"
+#include "tensor/promote.h"
+#include "tensor/state.h"
+#include "tensor/view.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
-
-#include "tensor/place.h"
-#include "tensor/promote.h"
-#include "tensor/state.h"
-#include "tensor/view.h"
 
 namespace lathe {
 namespace {
@@ -65,13 +65,13 @@ class Writes {
   std::unordered_set<const Node*> last_, roots_;
 };
 
-// Expressions that read memory as it was before `writes`. They have to run in the same go, since afterwards their input is
-// gone. Views of memory do not count: they show what is there.
+// Expressions that read memory as it was before `writes`. They have to run in the same go, since afterwards
+// their input is gone. Views follow their memory: assign moves them to its new state.
 States pending_readers(const States& live, const Writes& writes) {
   States candidates;
   std::vector<UOp> nodes;
   for (const auto& s : live) {
-    if (!needs_run(s->uop) || is_storage(view_base(s->uop))) continue;
+    if (!needs_run(s->uop)) continue;
     candidates.push_back(s);
     nodes.push_back(s->uop);
   }
@@ -90,7 +90,8 @@ States pending_readers(const States& live, const Writes& writes) {
   return out;
 }
 
-// Everything that has to run so that `roots` may run: grows until no write hides a value that is still wanted.
+// Everything that has to run so that `roots` may run: grows until no write hides a value that is still
+// wanted.
 std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live) {
   std::unordered_set<const Node*> known;
   for (const UOp& r : roots) known.insert(r.node());
@@ -111,7 +112,8 @@ std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live
 void run(std::vector<UOp> roots) {
   std::vector<UOp> needed;
   for (UOp& r : roots)
-    if (needs_run(r) && std::find(needed.begin(), needed.end(), r) == needed.end()) needed.push_back(std::move(r));
+    if (needs_run(r) && std::find(needed.begin(), needed.end(), r) == needed.end())
+      needed.push_back(std::move(r));
   if (needed.empty()) return;
   const States live = LiveTensors::instance().all();
   needed = with_pending_readers(std::move(needed), live);
@@ -135,7 +137,8 @@ const UOp& Tensor::uop() const { return state_->node(); }
 SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }
 
 int64_t Tensor::element_size() const {
-  if (is_weak(dtype())) user_runtime_error("element_size requires a concrete dtype, got {}", dtype_text(dtype()));
+  if (is_weak(dtype()))
+    user_runtime_error("element_size requires a concrete dtype, got {}", dtype_text(dtype()));
   return item_size(dtype());
 }
 
@@ -153,8 +156,8 @@ bool Tensor::is_param() const { return state_->is_param; }
 std::string Tensor::to_string() const {
   const std::string where = device().empty() ? "None" : device();
   const std::string gradient = state_->grad ? TensorState::handle(state_->grad).to_string() : "None";
-  return fmt::format("<Tensor <UOp {} {} {}> on {} with grad {}>", where, lathe::to_string(shape()), dtype_text(dtype()),
-                     where, gradient);
+  return fmt::format("<Tensor <UOp {} {} {}> on {} with grad {}>", where, lathe::to_string(shape()),
+                     dtype_text(dtype()), where, gradient);
 }
 
 const Tensor& Tensor::realize() const {
@@ -194,23 +197,28 @@ void Tensor::write(const UOp& given, bool is_temporary) {
     live.set(*state_, target);
   }
   UOp value = is_weak_literal(given) ? constant(target.dtype(), given.value()) : given;
+  if (is_weak(value.dtype()) && join(value.dtype(), target.dtype()) == target.dtype())
+    value = lathe::cast(value, target.dtype());
   if (!(value.shape() == target.shape())) value = Tensor(value).expand(target.shape()).uop();
   if (!value.device().empty() && !target.device().empty() && value.device() != target.device())
     user_runtime_error("assign device mismatch {} != {}", target.device(), value.device());
   if (value.dtype() != target.dtype())
-    user_runtime_error("assign dtype mismatch {} != {}", dtype_text(target.dtype()), dtype_text(value.dtype()));
+    user_runtime_error("assign dtype mismatch {} != {}", dtype_text(target.dtype()),
+                       dtype_text(value.dtype()));
 
   const UOp base = view_base(target);
   if (!is_storage(base)) {
     if (is_temporary)
       user_runtime_error(
-          "cannot assign into a temporary view of a value without memory, the result would be lost: use set() on the "
+          "cannot assign into a temporary view of a value without memory, the result would be lost: use "
+          "set() on the "
           "tensor itself, or realize() it first");
     // An expression changes by taking another; memory must stay that of one tensor.
     live.set(*state_, is_storage(view_base(value)) ? stored(value, value.device()) : value);
     return;
   }
-  if (repeats_elements(target, base)) user_runtime_error("cannot assign to an expanded view: its elements share memory");
+  if (repeats_elements(target, base))
+    user_runtime_error("cannot assign to an expanded view: its elements share memory");
   const UOp after = UOp::make(Op::After, {base, store(target, value)});
   replace_in(live.views_of(base), {{base, after}});
 }
@@ -242,7 +250,8 @@ Tensor Tensor::detach() const { return Tensor(UOp::make(Op::Detach, {uop()})); }
 
 Tensor Tensor::contiguous() const {
   const UOp& u = uop();
-  if (is_weak(u.dtype()) || u.device().empty() || u.op() == Op::Contiguous || has_buffer_identity(u)) return Tensor(u);
+  if (is_weak(u.dtype()) || u.device().empty() || u.op() == Op::Contiguous || has_buffer_identity(u))
+    return Tensor(u);
   return Tensor(UOp::make(Op::Contiguous, {u}));
 }
 Tensor Tensor::contiguous_backward() const { return Tensor(UOp::make(Op::ContiguousBackward, {uop()})); }

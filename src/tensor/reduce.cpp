@@ -1,8 +1,8 @@
 // Reductions and running reductions.
-#include <algorithm>
-
 #include "tensor/promote.h"
 #include "tensor/tensor.h"
+
+#include <algorithm>
 
 namespace lathe {
 
@@ -13,7 +13,8 @@ SmallVec<int, 6> Tensor::resolve_axes(const Axes& axes) const {
   else
     for (int64_t a : axes.list()) {
       const int axis = resolve_dim(a);
-      if (std::find(out.begin(), out.end(), axis) != out.end()) user_runtime_error("axis {} is named twice", a);
+      if (std::find(out.begin(), out.end(), axis) != out.end())
+        user_runtime_error("axis {} is named twice", a);
       if (ndim() > 0) out.push_back(axis);
     }
   return out;
@@ -72,7 +73,8 @@ Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction) const {
   const DType out = mean_dtype(dtype());
   const Tensor x = cast(sum_dtype(out));
   const Tensor squares = x.sub(x.mean(axes, true)).square();
-  const SInt divisor = n.is_const() ? SInt(std::max<int64_t>(0, n.value() - correction)) : n - SInt(correction);
+  const SInt divisor =
+      n.is_const() ? SInt(std::max<int64_t>(0, n.value() - correction)) : n - SInt(correction);
   return squares.sum(axes, keepdim).div(as_tensor(divisor)).cast(out);
 }
 
@@ -89,12 +91,14 @@ Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {
   // Positions count down, so that the largest one among the maxima is the first.
   Shape along(static_cast<size_t>(ndim()), SInt(1));
   along[static_cast<size_t>(dim)] = size;
-  const Tensor from_end = arange(size.value(), 0, -1, {DType::Int32, ""}).reshape(along);
+  const Tensor from_end = arange(size.value(), 0, -1, {DType::Int32}).reshape(along);
   const Tensor best = is_max.where(from_end, 0).max(dim, keepdim);
   return as_tensor(size).sub(best).cast(DType::Int32);
 }
 
-Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return inverse().argmax(axis, keepdim); }
+Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const {
+  return inverse().argmax(axis, keepdim);
+}
 
 Tensor Tensor::logsumexp(const Axes& axes, bool keepdim) const {
   const Tensor m = max(axes, true).detach();
@@ -164,7 +168,8 @@ Tensor Tensor::cumulative_in_stages(Op op, int64_t dim) const {
   const Scalar identity = identity_element(op, dtype());
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {SInt(blocks * kCumulativeBlock - size), SInt(0)};
-  const Tensor in_blocks = transpose(axis, -1).pad_constant(pads, identity).unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
+  const Tensor in_blocks =
+      transpose(axis, -1).pad_constant(pads, identity).unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
   const int rank = static_cast<int>(in_blocks.ndim());
   const Tensor within = in_blocks.cumulative(op, rank - 1);
   AxisPairs last(static_cast<size_t>(rank), none), tail(static_cast<size_t>(ndim()), none);
@@ -186,7 +191,7 @@ ValuesAndIndices Tensor::cummax(int64_t dim) const {
   const Tensor values = x.cumulative_in_stages(Op::Max, -1);
   // The first position whose element is the running maximum: the last one where the maximum has risen.
   const SInt n = x.shape().back();
-  const Tensor position = arange(0, n.value(), 1, {DType::Int32, ""});
+  const Tensor position = arange(0, n.value(), 1, {DType::Int32});
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {SInt(1), SInt(-1)};
   const Tensor risen = values.ne(values.pad_constant(pads, 0)).bitwise_or(position.eq(0));

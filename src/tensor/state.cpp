@@ -9,7 +9,8 @@ TensorState::~TensorState() { LiveTensors::instance().remove(*this); }
 
 void TensorState::stale_error() {
   user_runtime_error(
-      "this gradient was never realized and a tensor it depends on has been overwritten since; call realize() on it "
+      "this gradient was never realized and a tensor it depends on has been overwritten since; call "
+      "realize() on it "
       "before the parameters change");
 }
 

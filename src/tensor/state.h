@@ -1,12 +1,12 @@
 // What the copies of a Tensor share, and the registry of all that are alive.
 #pragma once
+#include "tensor/tensor.h"
+
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
-
-#include "tensor/tensor.h"
 
 namespace lathe {
 

@@ -1,5 +1,8 @@
 // The lazy tensor: a handle to a graph node. Operations build graph; `realize` and the readers run it.
 #pragma once
+#include "tensor/arguments.h"
+#include "uop/uop.h"
+
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -8,19 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/arguments.h"
-#include "uop/uop.h"
-
 namespace lathe {
 
 struct TensorState;
 class TensorIndex;
 struct ValuesAndIndices;
 
-// Copies of a Tensor are the same tensor: what assign, += or realize do to one, all see. Shapes may hold symbolic sizes.
-// Scalars convert to weak constants, which take the dtype of what they meet. Unless said otherwise a method is lazy and
-// returns a new tensor, negative axes count from the end, and operands of different dtype meet at their join.
-// Errors are UserErrors of the kind named in the text.
+// Copies of a Tensor are the same tensor: what assign, += or realize do to one, all see. Shapes may hold
+// symbolic sizes. Scalars convert to weak constants, which take the dtype of what they meet. Unless said
+// otherwise a method is lazy and returns a new tensor, negative axes count from the end, and operands of
+// different dtype meet at their join. Errors are UserErrors of the kind named in the text.
 class Tensor {
  public:
   Tensor();  // the constant 0.0
@@ -41,7 +41,7 @@ class Tensor {
   SInt numel() const { return lathe::prod(shape()); }
   int64_t element_size() const;  // RuntimeError for weak dtypes
   SInt nbytes() const { return numel() * SInt(element_size()); }
-  int64_t len() const;           // first axis; TypeError for rank 0
+  int64_t len() const;  // first axis; TypeError for rank 0
   bool is_floating_point() const { return is_float(dtype()); }
   bool is_same(const Tensor& other) const { return state_ == other.state_; }
   Tensor& set_param(bool flag = true);
@@ -59,11 +59,11 @@ class Tensor {
   E item() const;  // ValueError unless there is exactly one element
   std::vector<std::byte> bytes() const;
 
-  // This tensor's memory takes the value of x, in place and lazily; views of the memory see it, expressions made before
-  // keep the old value. x broadcasts to the shape and must have the dtype (RuntimeError "assign dtype mismatch A != B").
-  // On a view it writes the part that the view shows.
-  // Where this tensor is an expression without memory it takes x as its value; a temporary of that kind would lose it, so
-  // that is a RuntimeError.
+  // This tensor's memory takes the value of x, in place and lazily; views of the memory see it, expressions
+  // made before keep the old value. x broadcasts to the shape and must have the dtype (RuntimeError "assign
+  // dtype mismatch A != B"). On a view it writes the part that the view shows. Where this tensor is an
+  // expression without memory it takes x as its value; a temporary of that kind would lose it, so that is a
+  // RuntimeError.
   Tensor& assign(const Tensor& x) &;
   Tensor assign(const Tensor& x) &&;
   // Takes x's node. ValueError unless the shapes agree.
@@ -76,7 +76,8 @@ class Tensor {
   Tensor& move_to(const std::string& device);
 
   // ---- gradient (autograd.cpp) ----
-  // Adds the gradient of this scalar (or of sum(this * gradient)) to `grad` of every live float tensor below it.
+  // Adds the gradient of this scalar (or of sum(this * gradient)) to `grad` of every live float tensor below
+  // it.
   const Tensor& backward(const std::optional<Tensor>& gradient = std::nullopt) const;
   std::vector<Tensor> gradient(const std::vector<Tensor>& targets,
                                const std::optional<Tensor>& gradient = std::nullopt) const;
@@ -96,28 +97,40 @@ class Tensor {
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
   // In memory of its own; `constant_of` is the same value without memory.
   static Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
-  static Tensor constant_of(const Shape& shape, const Scalar& value, std::optional<DType> dtype = std::nullopt);
-  static Tensor zeros(const Shape& shape, const TensorOptions& options = {}) { return full(shape, 0.0, options); }
-  static Tensor ones(const Shape& shape, const TensorOptions& options = {}) { return full(shape, 1.0, options); }
+  static Tensor constant_of(const Shape& shape, const Scalar& value,
+                            std::optional<DType> dtype = std::nullopt);
+  static Tensor zeros(const Shape& shape, const TensorOptions& options = {}) {
+    return full(shape, 0.0, options);
+  }
+  static Tensor ones(const Shape& shape, const TensorOptions& options = {}) {
+    return full(shape, 1.0, options);
+  }
   Tensor empty_like(const TensorOptions& options = {}) const;
   Tensor full_like(const Scalar& value, const TensorOptions& options = {}) const;
   Tensor zeros_like(const TensorOptions& options = {}) const { return full_like(0, options); }
   Tensor ones_like(const TensorOptions& options = {}) const { return full_like(1, options); }
   Tensor const_like(const Scalar& value) const;  // this shape and dtype, no memory
-  // [start, stop) by step; the dtype is the default float if any argument is a float, else the default int or int64.
-  static Tensor arange(const Scalar& stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
+  // [start, stop) by step; the dtype is the default float if any argument is a float, else the default int or
+  // int64.
+  static Tensor arange(const Scalar& stop, const TensorOptions& options = {}) {
+    return arange(0, stop, 1, options);
+  }
   static Tensor arange(const Scalar& start, const Scalar& stop, const Scalar& step = 1,
                        const TensorOptions& options = {});
-  static Tensor linspace(const Scalar& start, const Scalar& stop, int64_t steps, const TensorOptions& options = {});
+  static Tensor linspace(const Scalar& start, const Scalar& stop, int64_t steps,
+                         const TensorOptions& options = {});
   static Tensor eye(int64_t n, std::optional<int64_t> m = std::nullopt, const TensorOptions& options = {});
 
   // Counter-based: the same seed gives the same numbers on every device.
   static void manual_seed(uint32_t seed = 0);
   static Tensor rand(const Shape& shape, const TensorOptions& options = {});
   static Tensor randn(const Shape& shape, const TensorOptions& options = {});
-  static Tensor uniform(const Shape& shape, double low = 0, double high = 1, const TensorOptions& options = {});
-  static Tensor normal(const Shape& shape, double mean = 0, double std = 1, const TensorOptions& options = {});
-  static Tensor randint(const Shape& shape, int64_t low = 0, int64_t high = 10, const TensorOptions& options = {});
+  static Tensor uniform(const Shape& shape, double low = 0, double high = 1,
+                        const TensorOptions& options = {});
+  static Tensor normal(const Shape& shape, double mean = 0, double std = 1,
+                       const TensorOptions& options = {});
+  static Tensor randint(const Shape& shape, int64_t low = 0, int64_t high = 10,
+                        const TensorOptions& options = {});
   static Tensor scaled_uniform(const Shape& shape, const TensorOptions& options = {});
   static Tensor glorot_uniform(const Shape& shape, const TensorOptions& options = {});
   static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& options = {});
@@ -140,7 +153,7 @@ class Tensor {
   // ---- movement (movement.cpp, pad.cpp, join.cpp) ----
   Tensor reshape(const Shape& shape) const;  // one -1 is inferred
   Tensor view(const Shape& shape) const { return reshape(shape); }
-  Tensor expand(const Shape& shape) const;   // -1 keeps an axis; may add leading axes
+  Tensor expand(const Shape& shape) const;  // -1 keeps an axis; may add leading axes
   Tensor permute(const Ints& order) const;
   Tensor transpose(int64_t dim0 = 1, int64_t dim1 = 0) const;
   Tensor T() const { return transpose(); }
@@ -162,7 +175,8 @@ class Tensor {
   Tensor triu(int64_t diagonal = 0) const;
   Tensor tril(int64_t diagonal = 0) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
-  // Sliding windows over the last axes: those axes become window counts, and window positions follow as new last axes.
+  // Sliding windows over the last axes: those axes become window counts, and window positions follow as new
+  // last axes.
   Tensor pool(const Ints& kernel, const Ints& stride = 1, const Ints& dilation = 1) const;
   static Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0);
   static Tensor cat(const std::vector<Tensor>& tensors, int64_t dim = 0);
@@ -171,7 +185,8 @@ class Tensor {
   static std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, bool xy = false);
 
   // ---- indexing (index.cpp) ----
-  // `t.at(1, Slice{2, none, -1}, ellipsis, newaxis, tensor)`; integer tensors gather, with 0 for what is out of range.
+  // `t.at(1, Slice{2, none, -1}, ellipsis, newaxis, tensor)`; integer tensors gather, with 0 for what is out
+  // of range.
   template <class... I>
   Tensor at(const I&... indices) const;
   Tensor index(const std::vector<TensorIndex>& indices) const;
@@ -179,7 +194,8 @@ class Tensor {
   Tensor& set(const std::vector<TensorIndex>& indices, const Tensor& value) &;
   Tensor set(const std::vector<TensorIndex>& indices, const Tensor& value) &&;
   Tensor gather(int64_t dim, const Tensor& index) const;
-  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;  // repeated positions: the last wins
+  Tensor scatter(int64_t dim, const Tensor& index,
+                 const Tensor& src) const;  // repeated positions: the last wins
   Tensor one_hot(int64_t num_classes) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
 
@@ -190,8 +206,8 @@ class Tensor {
   Tensor div(const Tensor& x) const;  // integers divide as the default float
   Tensor div_trunc(const Tensor& x) const;
   Tensor div_floor(const Tensor& x) const;
-  Tensor mod(const Tensor& x) const;  // sign of the divisor
-  Tensor fmod(const Tensor& x) const; // sign of the dividend
+  Tensor mod(const Tensor& x) const;   // sign of the divisor
+  Tensor fmod(const Tensor& x) const;  // sign of the dividend
   Tensor pow(const Tensor& exponent) const;
   Tensor maximum(const Tensor& x) const;
   Tensor minimum(const Tensor& x) const;
@@ -285,7 +301,9 @@ class Tensor {
   Tensor sign() const;
   Tensor square() const;
   Tensor clamp(const std::optional<Tensor>& min, const std::optional<Tensor>& max) const;
-  Tensor clip(const std::optional<Tensor>& min, const std::optional<Tensor>& max) const { return clamp(min, max); }
+  Tensor clip(const std::optional<Tensor>& min, const std::optional<Tensor>& max) const {
+    return clamp(min, max);
+  }
   Tensor isnan() const;
   Tensor isinf(bool positive = true, bool negative = true) const;
   Tensor isfinite() const;
@@ -319,7 +337,8 @@ class Tensor {
   Tensor std(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1) const;
   Tensor any(const Axes& axes = {}, bool keepdim = false) const;
   Tensor all(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor argmax(std::optional<int64_t> axis = std::nullopt, bool keepdim = false) const;  // int32, the first maximum
+  Tensor argmax(std::optional<int64_t> axis = std::nullopt,
+                bool keepdim = false) const;  // int32, the first maximum
   Tensor argmin(std::optional<int64_t> axis = std::nullopt, bool keepdim = false) const;
   Tensor logsumexp(const Axes& axes = {}, bool keepdim = false) const;
   Tensor softmax(int64_t axis = -1, std::optional<DType> dtype = std::nullopt) const;
@@ -389,16 +408,16 @@ struct ValuesAndIndices {
 // One entry of an index: a position, a Slice, newaxis, ellipsis, an integer tensor or a list of positions.
 class TensorIndex {
  public:
-  TensorIndex(int v) : value_(SInt(v)) {}                             // NOLINT(google-explicit-constructor)
-  TensorIndex(int64_t v) : value_(SInt(v)) {}                         // NOLINT(google-explicit-constructor)
-  TensorIndex(SInt v) : value_(std::move(v)) {}                       // NOLINT(google-explicit-constructor)
-  TensorIndex(UOp v) : value_(SInt(std::move(v))) {}                  // NOLINT(google-explicit-constructor)
-  TensorIndex(Slice v) : value_(std::move(v)) {}                      // NOLINT(google-explicit-constructor)
-  TensorIndex(None) : value_(NewAxis{}) {}                            // NOLINT(google-explicit-constructor)
-  TensorIndex(NewAxis v) : value_(v) {}                               // NOLINT(google-explicit-constructor)
-  TensorIndex(Ellipsis v) : value_(v) {}                              // NOLINT(google-explicit-constructor)
-  TensorIndex(Tensor v) : value_(std::move(v)) {}                     // NOLINT(google-explicit-constructor)
-  TensorIndex(std::vector<Scalar> v) : value_(std::move(v)) {}        // NOLINT(google-explicit-constructor)
+  TensorIndex(int v) : value_(SInt(v)) {}                       // NOLINT(google-explicit-constructor)
+  TensorIndex(int64_t v) : value_(SInt(v)) {}                   // NOLINT(google-explicit-constructor)
+  TensorIndex(SInt v) : value_(std::move(v)) {}                 // NOLINT(google-explicit-constructor)
+  TensorIndex(UOp v) : value_(SInt(std::move(v))) {}            // NOLINT(google-explicit-constructor)
+  TensorIndex(Slice v) : value_(std::move(v)) {}                // NOLINT(google-explicit-constructor)
+  TensorIndex(None) : value_(NewAxis{}) {}                      // NOLINT(google-explicit-constructor)
+  TensorIndex(NewAxis v) : value_(v) {}                         // NOLINT(google-explicit-constructor)
+  TensorIndex(Ellipsis v) : value_(v) {}                        // NOLINT(google-explicit-constructor)
+  TensorIndex(Tensor v) : value_(std::move(v)) {}               // NOLINT(google-explicit-constructor)
+  TensorIndex(std::vector<Scalar> v) : value_(std::move(v)) {}  // NOLINT(google-explicit-constructor)
   TensorIndex(std::initializer_list<Scalar> v) : value_(std::vector<Scalar>(v)) {}
   template <class T>
   const T* get_if() const {

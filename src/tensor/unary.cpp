@@ -45,7 +45,8 @@ Tensor Tensor::bitcast(DType d) const {
   if (is_weak(dtype()) || is_weak(d))
     user_runtime_error("bitcast requires concrete dtypes, got {} -> {}", dtype_text(dtype()), dtype_text(d));
   if (item_size(dtype()) != item_size(d)) {
-    const bool fits = ndim() > 0 && shape().back().is_const() && shape().back().value() * item_size(dtype()) % item_size(d) == 0;
+    const bool fits = ndim() > 0 && shape().back().is_const() &&
+                      shape().back().value() * item_size(dtype()) % item_size(d) == 0;
     if (!fits) user_runtime_error("unsupported size in bitcast");
   }
   return Tensor(lathe::bitcast(uop(), d));
@@ -88,7 +89,8 @@ Tensor Tensor::atanh() const { return Tensor(1).add(*this).div(Tensor(1).sub(*th
 
 // Abramowitz and Stegun 7.1.26, absolute error below 1.5e-7.
 Tensor Tensor::erf() const {
-  static constexpr double kCoefficients[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592};
+  static constexpr double kCoefficients[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736,
+                                             0.254829592};
   const Tensor x = as_float(*this);
   const Tensor t = x.abs().mul(0.3275911).add(1.0).reciprocal();
   return x.sign().mul(Tensor(1.0).sub(t.mul(polynomial(t, kCoefficients)).mul(x.square().neg().exp())));

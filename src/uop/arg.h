@@ -85,11 +85,11 @@ struct ParamArg {
 using ParamPtr = std::shared_ptr<const ParamArg>;
 
 // One optimiser action (codegen/actions.h gives their meaning).
-enum class ActionKind : uint8_t { Upcast, Unroll, Vector, Thread, Local, Group, Tile, PadTo, Swap };
+enum class ActionKind : uint8_t { Upcast, Unroll, Vector, Thread, Local, Group, Tile, PadTo, Swap, Stage };
 struct Action {
   ActionKind kind;
   int32_t axis;    // position in the kernel's list of axes at the time the action applies
-  int32_t amount;  // 0 = the whole axis; Swap: the other axis
+  int32_t amount;  // 0 = the whole axis; Swap: the other axis; Stage: unused
   bool operator==(const Action&) const = default;
 };
 

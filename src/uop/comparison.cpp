@@ -194,9 +194,11 @@ UOp fold_clauses(const UOp& u) {
     }
     if (!redundant) kept.push_back(clause);
   }
-  // A replaced clause may repeat another one.
-  if (kept.size() == all.size()) return {};
-  return join_operands({kept.data(), kept.size()}, u.op(), absorbing);
+  // One order for equal sets of clauses, so that equal gates are one node.
+  std::stable_sort(kept.begin(), kept.end(), [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  const UOp chain = join_operands({kept.data(), kept.size()}, u.op(), absorbing);
+  return chain == u ? UOp() : chain;
 }
 
 }  // namespace lathe

@@ -13,7 +13,8 @@ UOp fold_ne(const UOp& u);
 // !(X < 1), where X is a sum of positive multiples of variables that are never negative: X is positive exactly when one
 // of them is, so the factors go. Null where it is no such sum.
 UOp fold_simplex(const UOp& u);
-// Duplicates, opposites and bounds of one expression in a chain of bool And (Or), or null.
+// A chain of bool And (Or) without duplicates, opposites and needless bounds of one expression, in structural order; null
+// where `u` is that.
 UOp fold_clauses(const UOp& u);
 
 // A clause that bounds an integer expression: `X < c`, `!(X < c)`, `c < X` or `!(c < X)`.

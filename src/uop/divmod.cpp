@@ -349,6 +349,7 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
 }  // namespace
 
 UOp recombine_divmod(const UOp& sum) {
+  if (count_terms(sum, {Op::FloorMod}) == 0) return {};
   const std::optional<LinearSum> s = LinearSum::of(sum);
   if (!s || s->terms.size() < 2) return {};
   for (size_t i = 0; i < s->terms.size(); i++) {

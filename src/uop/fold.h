@@ -19,5 +19,7 @@ UOp merge_selects(const Match& m);       // op(c ? a : b, c ? d : e) -> c ? op(a
 UOp merge_select_terms(const UOp& sum);  // the same for two terms of a weakint sum; null where none merge
 UOp assume_condition(const Match& m);    // uses of c below c ? t : f
 UOp fold_cast_chain(const Match& m);     // x -> a -> b
+UOp lift_to_index(const Match& m);       // op(cast(x), cast(y)) of weakints -> cast(op(x, y)), where nothing wraps
+UOp drop_implied_gate(const Match& m);   // g ? load(gated by h) : 0 -> the load, where h implies g
 
 }  // namespace lathe

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "uop/comparison.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
 
 namespace lathe {
 namespace {
+
+using pat::gate;
 
 bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
 
@@ -64,6 +67,7 @@ UOp merge_selects(const Match& m) {
 }
 
 UOp merge_select_terms(const UOp& sum) {
+  if (count_terms(sum, {Op::Where}) < 2) return {};
   std::optional<LinearSum> s = LinearSum::of(sum);
   if (!s) return {};
   auto scaled = [](const UOp& a, const Term& s, const UOp& b, const Term& t) {
@@ -116,6 +120,44 @@ UOp fold_cast_chain(const Match& m) {
   }
   if (!exact) return {};
   return cast(x, u.dtype());
+}
+
+UOp lift_to_index(const Match& m) {
+  const UOp& u = m.root();
+  const bool compares = has_flag(u.op(), kComparison);
+  const DType d = u.src(u.src(0).is_const() ? 1 : 0).dtype();
+  if (!is_int(d) || d == DType::WeakInt) return {};
+  auto fits = [d](const UOp& x) {
+    const Bounds& b = x.bounds();
+    return !b.lo.less(min_value(d)) && !max_value(d).less(b.hi);
+  };
+  auto exact = [&](const UOp& s) {
+    if (s.is_const() && !s.is_invalid()) return constant(Scalar(cast_scalar(s.value(), d).as_int()));
+    const bool lifts = s.op() == Op::Cast && s.dtype() == d && s.src(0).dtype() == DType::WeakInt && fits(s.src(0));
+    return lifts ? s.src(0) : UOp();
+  };
+  const UOp x = exact(u.src(0)), y = exact(u.src(1));
+  if (!x || !y) return {};
+  const UOp lifted = alu(u.op(), {x, y});
+  if (compares) return m.fit(lifted);
+  return u.dtype() == d && fits(lifted) ? cast(lifted, d) : UOp();
+}
+
+// The value of a gated load is 0 where its gate is false, so a selection of it or 0 by one of the gate's clauses is the load.
+UOp drop_implied_gate(const Match& m) {
+  const UOp& u = m.root();
+  const bool opposite = u.src(1).is_const();
+  const UOp& value = u.src(opposite ? 2 : 1);
+  if (value.dtype() != u.dtype()) return {};
+  const SmallVec<UOp, 8> known = split_operands(m[gate], Op::And);
+  auto implied = [&](const UOp& clause) { return std::find(known.begin(), known.end(), clause) != known.end(); };
+  SmallVec<UOp, 8> needed;
+  if (opposite) {
+    for (const UOp& c : split_operands(u.src(0), Op::Or)) needed.push_back(negated(c) ? negated(c) : logical_not(c));
+  } else {
+    needed = split_operands(u.src(0), Op::And);
+  }
+  return std::all_of(needed.begin(), needed.end(), implied) ? value : UOp();
 }
 
 }  // namespace lathe

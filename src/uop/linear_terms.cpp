@@ -257,7 +257,44 @@ std::pair<UOp, Scalar> pop_const(const UOp& u, Op op) {
   }
 }
 
+namespace {
+
+// The base of a term in normal form.
+const UOp& base_of(const UOp& term) {
+  return term.op() == Op::Mul && term.dtype() == DType::WeakInt && is_int_const(term.src(1)) ? term.src(0) : term;
+}
+
+bool is_weak(const UOp& u, Op op) { return u.op() == op && u.dtype() == DType::WeakInt; }
+
+// u = sum + t where the sum is in normal form and t comes after its last term: nothing to do.
+bool extends_normal_sum(const UOp& u) {
+  const UOp &sum = u.src(0), &t = u.src(1);
+  const UOp& last = is_weak(sum, Op::Add) ? sum.src(1) : sum;
+  if (is_int_const(last)) return false;
+  if (is_int_const(t)) return !t.is_const(Scalar(0));
+  const UOp& base = base_of(t);
+  return !is_weak(base, Op::Add) && !is_int_const(base) && structurally_before(base_of(last), base);
+}
+
+bool extends_normal_product(const UOp& u) {
+  const UOp &product = u.src(0), &f = u.src(1);
+  if (is_int_const(product) || (is_weak(product, Op::Mul) && is_int_const(product.src(1)))) return false;
+  if (is_int_const(f)) return !is_weak(product, Op::Add) && !f.is_const(Scalar(0)) && !f.is_const(Scalar(1));
+  const UOp& last = is_weak(product, Op::Mul) ? product.src(1) : product;
+  return !is_weak(f, Op::Mul) && compare_structure(last, f) <= 0;
+}
+
+}  // namespace
+
+size_t count_terms(const UOp& sum, const OpSet& ops) {
+  size_t n = 0;
+  const UOp* at = &sum;
+  for (; is_weak(*at, Op::Add); at = &at->src(0)) n += ops.contains(base_of(at->src(1)).op());
+  return n + ops.contains(base_of(*at).op());
+}
+
 UOp normalize_sum(const UOp& u) {
+  if (extends_normal_sum(u)) return {};
   const std::optional<LinearSum> s = LinearSum::of(u);
   if (!s) return {};
   const UOp sum = s->to_uop();
@@ -265,6 +302,7 @@ UOp normalize_sum(const UOp& u) {
 }
 
 UOp normalize_product(const UOp& u) {
+  if (extends_normal_product(u)) return {};
   if (is_int_const(u.src(1)) && u.src(0).op() == Op::Add) {
     LinearSum s;
     if (!s.add_scaled(u, 1)) return {};

@@ -74,8 +74,10 @@ UOp common_factor(std::span<const UOp> list);
 // `x op c` as (x, c), everything else as (u, identity element of op).
 std::pair<UOp, Scalar> pop_const(const UOp& u, Op op);
 
+// Terms of a sum in normal form whose base has one of these ops.
+size_t count_terms(const UOp& sum, const OpSet& ops);
 // Sums and products of weakints in normal form: like terms combined, operands in structural order, constants last and
-// constant factors distributed over sums. Null where `u` is in normal form.
+// constant factors distributed over sums. The sources of `u` are in normal form; null where `u` is, too.
 UOp normalize_sum(const UOp& u);
 UOp normalize_product(const UOp& u);
 

@@ -1,13 +1,13 @@
 #include "uop/matcher.h"
 
+#include "uop/derive.h"
+#include "uop/eval.h"
+
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
 #include <tuple>
-
-#include "uop/derive.h"
-#include "uop/eval.h"
 
 namespace lathe {
 
@@ -25,7 +25,8 @@ UOp Match::fit(const UOp& u) const {
   return r;
 }
 
-// ---- left sides -----------------------------------------------------------------------------------------------------
+// ---- left sides
+// -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -57,7 +58,8 @@ void RuleIndex::add_form(const PatternForm& form, const PatNode* nodes, uint16_t
     const PatternForm::Step& s = form.steps[i];
     const PatNode& n = nodes[s.node];
     const bool each = i > 0 && nodes[form.steps[s.parent].node].mode == SrcMode::Each;
-    Step step{n.ops, s.dtypes, s.parent, each ? kEverySrc : s.src, n.mode, n.n_srcs, s.var, s.again, Test::None, 0};
+    Step step{n.ops,   s.dtypes,   s.parent, each ? kEverySrc : s.src, n.mode, n.n_srcs, s.var,
+              s.again, Test::None, 0};
     if (n.kind == NodeKind::Number) step.test = Test::Number;
     if (n.kind == NodeKind::Invalid) step.test = Test::Invalid;
     if (n.kind == NodeKind::Literal) {
@@ -94,7 +96,8 @@ OpClasses classify(const std::vector<OpSet>& ops, const std::vector<bool>& none)
   OpClasses r;
   for (int o = 0; o <= kNumOps; o++) {
     std::vector<bool> accepts(ops.size());
-    for (size_t i = 0; i < ops.size(); i++) accepts[i] = o == kNumOps ? none[i] : ops[i].contains(static_cast<Op>(o));
+    for (size_t i = 0; i < ops.size(); i++)
+      accepts[i] = o == kNumOps ? none[i] : ops[i].contains(static_cast<Op>(o));
     const auto it = std::find(r.accepts.begin(), r.accepts.end(), accepts);
     r.class_of[o] = static_cast<uint8_t>(it - r.accepts.begin());
     if (it == r.accepts.end()) r.accepts.push_back(std::move(accepts));
@@ -141,14 +144,16 @@ void RuleIndex::finish() {
   for (int o = 0; o < kNumOps; o++) {
     std::vector<uint16_t> forms;
     for (size_t i = 0; i < forms_.size(); i++)
-      if (steps_[forms_[i].first_step].ops.contains(static_cast<Op>(o))) forms.push_back(static_cast<uint16_t>(i));
+      if (steps_[forms_[i].first_step].ops.contains(static_cast<Op>(o)))
+        forms.push_back(static_cast<uint16_t>(i));
     if (!forms.empty()) build_root(static_cast<Op>(o), forms);
   }
 }
 
 inline bool RuleIndex::fits(const Step& step, const UOp& u) const {
   if (!step.ops.contains(u.op()) || !(step.dtypes >> static_cast<int>(u.dtype()) & 1)) return false;
-  if (step.mode == SrcMode::Exact ? u.n_srcs() != step.n_srcs : step.mode == SrcMode::AtLeast && u.n_srcs() < step.n_srcs)
+  if (step.mode == SrcMode::Exact ? u.n_srcs() != step.n_srcs
+                                  : step.mode == SrcMode::AtLeast && u.n_srcs() < step.n_srcs)
     return false;
   switch (step.test) {
     case Test::None: return true;
@@ -188,7 +193,8 @@ bool RuleIndex::match(const Form& form, const UOp& u, Match& m) const {
   return true;
 }
 
-// ---- right sides ----------------------------------------------------------------------------------------------------
+// ---- right sides
+// ----------------------------------------------------------------------------------------------------
 
 void ReplacementBuilder::add(const RuleInfo& rule, const PatNode* nodes) {
   for (int i = rule.n_right - 1; i >= 0; i--) {  // preorder from behind: sources come before their users
@@ -255,7 +261,8 @@ UOp ReplacementBuilder::build(size_t rule, const Match& m) const {
   return m.fit(stack[top]);
 }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------
+// ---- statistics
+// -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -265,7 +272,8 @@ using RuleKey = std::tuple<std::string, uint32_t, uint32_t, std::string>;
 struct Registry {
   std::mutex mutex;
   std::set<const detail::RuleCounters*> alive;
-  std::map<RuleKey, uint64_t> retired;  // counts of matchers that are gone; node-based, so its keys stay in place
+  std::map<RuleKey, uint64_t>
+      retired;  // counts of matchers that are gone; node-based, so its keys stay in place
 };
 Registry& registry() {
   static Registry* const r = new Registry;
@@ -288,7 +296,8 @@ detail::RuleCounters::~RuleCounters() {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   r.alive.erase(this);
-  for (size_t i = 0; i < rules_.size(); i++) r.retired[key_of(*rules_[i])] += counts_[i].load(std::memory_order_relaxed);
+  for (size_t i = 0; i < rules_.size(); i++)
+    r.retired[key_of(*rules_[i])] += counts_[i].load(std::memory_order_relaxed);
 }
 
 std::vector<RuleStat> rule_stats() {
@@ -318,7 +327,8 @@ std::string place(std::string_view file, uint32_t line, uint32_t column, std::st
 
 std::string rule_stats_text() {
   std::vector<RuleStat> stats = rule_stats();
-  std::stable_sort(stats.begin(), stats.end(), [](const RuleStat& a, const RuleStat& b) { return a.matches > b.matches; });
+  std::stable_sort(stats.begin(), stats.end(),
+                   [](const RuleStat& a, const RuleStat& b) { return a.matches > b.matches; });
   std::string text;
   for (const RuleStat& s : stats) {
     const std::string where = place(s.file, s.line, s.column, s.name);

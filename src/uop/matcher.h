@@ -1,5 +1,7 @@
 // Runs rule sets: finds the first rule that applies to a node.
 #pragma once
+#include "uop/pattern.h"
+
 #include <atomic>
 #include <initializer_list>
 #include <memory>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "uop/pattern.h"
 
 namespace lathe {
 
@@ -25,10 +25,12 @@ std::vector<RuleStat> rule_stats();
 std::string rule_stats_text();
 std::string rule_name(const RuleInfo& rule);  // "file:line:column", then "(name)" where it has one
 
-// The left sides of a rule list, compiled. Immutable after construction, so any number of threads may match at once.
+// The left sides of a rule list, compiled. Immutable after construction, so any number of threads may match
+// at once.
 //
-// Each root op has a table indexed by classes of the ops of sources 0 and 1 (ops that no rule of this root op tells apart
-// are one class); a cell holds the list of forms that may match, in rule order. The list is then run form by form.
+// Each root op has a table indexed by classes of the ops of sources 0 and 1 (ops that no rule of this root op
+// tells apart are one class); a cell holds the list of forms that may match, in rule order. The list is then
+// run form by form.
 class RuleIndex {
  public:
   struct Form {
@@ -149,14 +151,16 @@ std::string describe_application(const RuleInfo& rule, const UOp& u);
 
 }  // namespace detail
 
-// A list of rules, ready to run. Result types: UOp (rewriting), std::string (rendering), std::vector<UOp> (gradients), bool
-// (verification), or an optional of anything. Building one takes some 100 µs: keep it in a static.
+// A list of rules, ready to run. Result types: UOp (rewriting), std::string (rendering), std::vector<UOp>
+// (gradients), bool (verification), or an optional of anything. Building one takes some 100 µs: keep it in a
+// static.
 template <class R>
 class Matcher {
  public:
   Matcher() { finish(); }
   template <size_t N, size_t K>
-  Matcher(const RuleSet<R, N, K>& set) : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
+  Matcher(const RuleSet<R, N, K>& set)
+      : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
   Matcher(std::initializer_list<RuleView<R>> sets) {
     size_t n = 0;
     for (const RuleView<R>& set : sets) n += set.rules.size();

@@ -2,8 +2,10 @@
 
 #include "uop/literal.h"
 #include "uop/parse_arg.h"
+#include "uop/spec.h"
 
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -121,12 +123,9 @@ class GraphParser {
       return fail(offset, fmt::format("{} needs its arguments in braces", op_name(op)));
     if ((op == Op::Cast || op == Op::Bitcast || op == Op::Const) && dtype == DType::Void)
       return fail(offset, fmt::format("{} needs a dtype", op_name(op)));
-    if (op == Op::Buffer || op == Op::Param || op == Op::Reshape || op == Op::Expand || op == Op::Pad ||
-        op == Op::Shrink)
-      for (size_t i = op == Op::Buffer || op == Op::Param ? 0 : 1; i < srcs.size(); i++)
-        if (srcs[i].op() != Op::Stack || srcs[i].n_srcs() > kMaxRank)
-          return fail(offset,
-                      fmt::format("a shape of {} is not a Stack of at most {} sizes", op_name(op), kMaxRank));
+    const bool stores = op == Op::Buffer || op == Op::Param;
+    if (stores || op == Op::Reshape || op == Op::Expand || op == Op::Pad || op == Op::Shrink)
+      for (const UOp& shape : srcs.subspan(stores ? 0 : 1)) LATHE_TRY_DO(check_shape(offset, op, shape));
     if (op == Op::Permute) LATHE_TRY_DO(check_permutation(offset, std::get<AxesArg>(arg)));
     try {
       UOp made = UOp::make(op, dtype, srcs, std::move(arg));
@@ -136,6 +135,26 @@ class GraphParser {
     } catch (const Error& e) {
       return fail(offset, e.what());
     }
+  }
+
+  // Symbolic sizes are simplified as soon as they are part of a shape, and the simplifier wants legal graphs.
+  Result<void> check_shape(size_t offset, Op op, const UOp& shape) {
+    if (shape.op() != Op::Stack || shape.n_srcs() > kMaxRank)
+      return fail(offset,
+                  fmt::format("a shape of {} is not a Stack of at most {} sizes", op_name(op), kMaxRank));
+    std::vector<UOp> todo(shape.srcs().begin(), shape.srcs().end());
+    for (const UOp& size : todo)
+      if (!is_int(size.dtype()) || !size.has_shape() || !size.shape().empty())
+        return fail(offset, fmt::format("a size of {} is no integer", op_name(op)));
+    while (!todo.empty()) {
+      const UOp u = std::move(todo.back());
+      todo.pop_back();
+      if (!legal_.insert(u.node()).second) continue;
+      if (const std::string_view rule = broken_rule(u, SpecLevel::Tensor); !rule.empty())
+        return fail(offset, fmt::format("a size of {} uses {}: {}", op_name(op), op_name(u.op()), rule));
+      todo.insert(todo.end(), u.srcs().begin(), u.srcs().end());
+    }
+    return {};
   }
 
   Result<void> check_permutation(size_t offset, const AxesArg& axes) const {
@@ -205,6 +224,7 @@ class GraphParser {
   std::unordered_map<uint32_t, UOp> nodes_;
   std::vector<UOp> lines_;
   BufferLabels labels_;
+  std::unordered_set<const Node*> legal_;  // of nodes that lines_ keeps alive
 };
 
 }  // namespace

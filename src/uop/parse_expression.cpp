@@ -231,26 +231,28 @@ class ExpressionParser {
     return build(start, [&] { return cast(x, d); });
   }
 
-  // x[i][j]: element of an argument, or lane of a vector.
+  // x[i][j]: one coordinate an axis; an element of an argument, or a lane of a value.
   Result<UOp> postfix() {
     LATHE_TRY(x, primary());
-    SmallVec<UOp, 8> srcs{x};
-    skip_blanks();
-    const size_t start = at_;
+    SmallVec<UOp, 4> srcs{x};
     while (accept('[')) {
-      if (srcs.size() > kMaxArgs) return fail(at_, "too many coordinates");
+      const size_t start = at_ - 1;
       LATHE_TRY(i, conditional());
       LATHE_TRY_DO(expect(']'));
       if (!is_int(i.dtype()) && !i.is_invalid())
         return fail(start, fmt::format("a coordinate of dtype {}", dtype_name(i.dtype())));
+      if (!srcs[0].has_shape() || srcs[0].shape().empty()) return fail(start, "a coordinate into a scalar");
       srcs.push_back(i);
+      if (srcs.size() <= srcs[0].shape().size()) continue;
+      const bool memory = srcs[0].op() == Op::Param || srcs[0].op() == Op::Buffer;
+      LATHE_TRY(element, build(start, [&] {
+                  const UOp at = UOp::make(Op::Index, DType::Void, srcs);
+                  return memory ? load(at) : at;
+                }));
+      srcs = {element};
     }
-    if (srcs.size() == 1) return std::move(x);
-    const bool memory = x.op() == Op::Param || x.op() == Op::Buffer;
-    return build(start, [&] {
-      const UOp at = UOp::make(Op::Index, DType::Void, srcs);
-      return memory ? load(at) : at;
-    });
+    if (srcs.size() > 1) return fail(at_, "fewer coordinates than axes");
+    return std::move(srcs[0]);
   }
 
   const UOp* lookup(std::string_view name) const {

@@ -6,18 +6,18 @@
 //       rule(where(b, x, x), x),
 //       rule(x / x,          fn(div_self)).when(nonzero));
 //
-// Canonical IR has constants on the right of commutative ops; a left side that has one on the left is a compile error.
-// A right side is a pattern over the same variables, whose literals become weak constants and whose constant parts are
-// folded, or a function. A right-hand pattern keeps the dtype and the shape of the node it replaces (a cast or a broadcast
-// is added where they differ); functions do so with Match::fit.
+// Canonical IR has constants on the right of commutative ops; a left side that has one on the left is a
+// compile error. A right side is a pattern over the same variables, whose literals become weak constants and
+// whose constant parts are folded, or a function. A right-hand pattern keeps the dtype and the shape of the
+// node it replaces (a cast or a broadcast is added where they differ); functions do so with Match::fit.
 #pragma once
-#include <array>
-#include <source_location>
-#include <span>
-
 #include "base/error.h"
 #include "uop/pattern_expr.h"
 #include "uop/uop.h"
+
+#include <array>
+#include <source_location>
+#include <span>
 
 namespace lathe {
 
@@ -44,8 +44,8 @@ class ContextRef {
 
 struct RuleInfo;
 
-// What the functions of a rule see. Bound nodes are sources of nodes that the caller keeps alive: references that `m[x]`
-// gives are good until the function returns.
+// What the functions of a rule see. Bound nodes are sources of nodes that the caller keeps alive: references
+// that `m[x]` gives are good until the function returns.
 class Match {
  public:
   explicit Match(ContextRef context = {}) : context_(context) {}
@@ -65,7 +65,8 @@ class Match {
   T& ctx() const {
     return context_.as<T>();
   }
-  // `u` with the dtype and the shape of the root: what a replacement must have unless a rule means to change them.
+  // `u` with the dtype and the shape of the root: what a replacement must have unless a rule means to change
+  // them.
   UOp fit(const UOp& u) const;
   // In a bottom-up rule, `return m.stop();`: the node is final as it stands, and its sources are not visited.
   UOp stop() const {
@@ -163,8 +164,9 @@ constexpr void expand_pattern(const pat::PatNode* nodes, int at, PatternForm::St
   form.steps[self] = step;
   const uint32_t swap = node.either ? form.take(2) : 0;
   for (uint32_t i = 0; i < node.n_srcs; i++) {
-    expand_pattern(nodes, child, {0, static_cast<uint8_t>(self), static_cast<uint8_t>(i ^ swap), -1, false, pat::kEveryDType},
-                   form);
+    expand_pattern(
+        nodes, child,
+        {0, static_cast<uint8_t>(self), static_cast<uint8_t>(i ^ swap), -1, false, pat::kEveryDType}, form);
     child += nodes[child].size;
   }
 }
@@ -188,13 +190,15 @@ constexpr uint32_t pattern_form_limit(const pat::PatNode* nodes, int n) {
   return limit;
 }
 
-// False when no canonical graph has this form: a commutative op with a constant on the left and something else on the right.
+// False when no canonical graph has this form: a commutative op with a constant on the left and something
+// else on the right.
 constexpr bool form_is_canonical(const pat::PatNode* nodes, const PatternForm& form) {
   for (int i = 0; i < form.n; i++) {
     if (!pat::all_commutative(nodes[form.steps[i].node])) continue;
     bool constant[2] = {false, false};
     for (int j = i + 1; j < form.n; j++)
-      if (form.steps[j].parent == i && form.steps[j].src < 2) constant[form.steps[j].src] = pat::is_constant(nodes[form.steps[j].node]);
+      if (form.steps[j].parent == i && form.steps[j].src < 2)
+        constant[form.steps[j].src] = pat::is_constant(nodes[form.steps[j].node]);
     if (constant[0] && !constant[1]) return false;
   }
   return true;
@@ -232,10 +236,13 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
   if (n > pat::kMaxPattern) pattern_error::pattern_is_too_long();
   for (int i = 0; i < n; i++) {
     const pat::PatNode& node = nodes[i];
-    if (node.test || node.either || node.kind == pat::NodeKind::Choice) pattern_error::right_side_cannot_test_a_node();
+    if (node.test || node.either || node.kind == pat::NodeKind::Choice)
+      pattern_error::right_side_cannot_test_a_node();
     if (node.var >= 0) {
       if (!(bound >> node.var & 1)) pattern_error::right_side_uses_an_unbound_variable();
-      if (node.size != 1 || node.dtypes != pat::kEveryDType || (node.kind == pat::NodeKind::Node && !node.bare)) pattern_error::right_side_cannot_test_a_node();
+      if (node.size != 1 || node.dtypes != pat::kEveryDType ||
+          (node.kind == pat::NodeKind::Node && !node.bare))
+        pattern_error::right_side_cannot_test_a_node();
       continue;
     }
     if (node.kind != pat::NodeKind::Node) continue;
@@ -246,7 +253,8 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
     bool stated_by_op = false;
     for (int k = 0; k < kNumOps; k++)
       if (node.ops.contains(static_cast<Op>(k))) stated_by_op = kOpTable[k].dtype_rule == DTypeRule::Arg;
-    if (dtypes != 1 && (stated_by_op || node.dtypes != pat::kEveryDType)) pattern_error::right_side_needs_a_dtype();
+    if (dtypes != 1 && (stated_by_op || node.dtypes != pat::kEveryDType))
+      pattern_error::right_side_needs_a_dtype();
   }
 }
 
@@ -295,8 +303,8 @@ template <class R>
 struct RuleFn {
   RuleFunction<R> function;
 };
-// A function, or a lambda without captures, as a right side: `UOp f(const Match&)`. An empty result, or the root itself,
-// means no rewrite: the next rule is tried.
+// A function, or a lambda without captures, as a right side: `UOp f(const Match&)`. An empty result, or the
+// root itself, means no rewrite: the next rule is tried.
 template <class F>
 constexpr auto fn(F f) {
   using R = std::remove_cvref_t<decltype(f(std::declval<const Match&>()))>;
@@ -310,11 +318,14 @@ consteval auto rule(const pat::Pat<L>& left, const Right& right,
   const Side side = pat::to_source(right);
   detail::check_right(side.n, Side::kSize, detail::check_left(left.n, L));
   if (L == Side::kSize && pat::same_pattern(left.n, side.n)) pattern_error::right_side_equals_left_side();
-  return Rule<UOp, L, Side::kSize>{left, detail::to_array(side, std::make_index_sequence<Side::kSize>{}), nullptr,
+  return Rule<UOp, L, Side::kSize>{left,
+                                   detail::to_array(side, std::make_index_sequence<Side::kSize>{}),
+                                   nullptr,
                                    {at.file_name(), "", at.line(), at.column()}};
 }
 template <int L, class R>
-consteval auto rule(const pat::Pat<L>& left, RuleFn<R> right, std::source_location at = std::source_location::current()) {
+consteval auto rule(const pat::Pat<L>& left, RuleFn<R> right,
+                    std::source_location at = std::source_location::current()) {
   detail::check_left(left.n, L);
   return Rule<R, L, 0>{left, {}, right.function, {at.file_name(), "", at.line(), at.column()}};
 }
@@ -323,7 +334,8 @@ namespace detail {
 
 template <class R, bool Late, size_t... I, class... Rules>
 constexpr auto collect(std::index_sequence<I...>, const Rules&... list) {
-  if (!(std::same_as<typename Rules::Result, R> && ...)) pattern_error::rule_sets_have_different_result_types();
+  static_assert((std::same_as<typename Rules::Result, R> && ...),
+                "a rule of another result type than its set");
   RuleSet<R, sizeof...(Rules), (size_t{0} + ... + size_t{Rules::kLeft + Rules::kRight})> set;
   size_t at = 0;
   auto add = [&]<size_t Number>(std::integral_constant<size_t, Number>, const auto& rule) {

@@ -1,20 +1,21 @@
 // Pattern expressions: constexpr trees in preorder, the left and right sides of rewrite rules (pattern.h).
 #pragma once
+#include "base/error.h"
+#include "uop/dtype.h"
+#include "uop/op.h"
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include "base/error.h"
-#include "uop/dtype.h"
-#include "uop/op.h"
-
 namespace lathe {
 
 class UOp;
 
-// Not constexpr: reaching one while a pattern is built at compile time is the error, and its name is the message.
+// Not constexpr: reaching one while a pattern is built at compile time is the error, and its name is the
+// message.
 namespace pattern_error {
 #define LATHE_PATTERN_ERROR(name) \
   [[noreturn]] inline void name() { ::lathe::detail::check_failed(__FILE__, __LINE__, #name); }
@@ -35,7 +36,6 @@ LATHE_PATTERN_ERROR(right_side_needs_exact_sources)
 LATHE_PATTERN_ERROR(right_side_cannot_test_a_node)
 LATHE_PATTERN_ERROR(right_side_uses_an_unbound_variable)
 LATHE_PATTERN_ERROR(rule_has_two_conditions)
-LATHE_PATTERN_ERROR(rule_sets_have_different_result_types)
 #undef LATHE_PATTERN_ERROR
 }  // namespace pattern_error
 
@@ -98,8 +98,11 @@ struct PatNode {
   NodeTest test = nullptr;
 };
 
-// True for literals and constant variables. Rules that make graphs canonical name a constant on the left by op<Op::Const>().
-constexpr bool is_constant(const PatNode& n) { return n.kind == NodeKind::Literal || n.kind == NodeKind::Number; }
+// True for literals and constant variables. Rules that make graphs canonical name a constant on the left by
+// op<Op::Const>().
+constexpr bool is_constant(const PatNode& n) {
+  return n.kind == NodeKind::Literal || n.kind == NodeKind::Number;
+}
 constexpr bool all_commutative(const PatNode& n) {
   if (n.kind != NodeKind::Node || n.mode != SrcMode::Exact || n.n_srcs != 2) return false;
   for (int i = 0; i < kNumOps; i++)
@@ -110,8 +113,9 @@ constexpr bool same_pattern(const PatNode* a, const PatNode* b) {
   if (a->size != b->size) return false;
   for (int i = 0; i < a->size; i++) {
     const PatNode &p = a[i], &q = b[i];
-    if (!(p.ops == q.ops) || p.dtypes != q.dtypes || p.kind != q.kind || p.mode != q.mode || p.n_srcs != q.n_srcs ||
-        p.size != q.size || p.var != q.var || p.either != q.either || !(p.literal == q.literal) || p.test != q.test)
+    if (!(p.ops == q.ops) || p.dtypes != q.dtypes || p.kind != q.kind || p.mode != q.mode ||
+        p.n_srcs != q.n_srcs || p.size != q.size || p.var != q.var || p.either != q.either ||
+        !(p.literal == q.literal) || p.test != q.test)
       return false;
   }
   return true;
@@ -179,7 +183,8 @@ concept Operand = Pattern<T> || Number<T>;
 template <class... T>
 concept Operands = (Operand<T> && ...) && (Pattern<T> || ...);
 template <class T>
-concept Source = Operand<T> || std::same_as<T, AnySrcs> || std::same_as<T, NoSrcs> || std::same_as<T, EachSrc>;
+concept Source =
+    Operand<T> || std::same_as<T, AnySrcs> || std::same_as<T, NoSrcs> || std::same_as<T, EachSrc>;
 
 template <int N>
 constexpr const Pat<N>& to_source(const Pat<N>& p) {
@@ -229,6 +234,16 @@ constexpr void append(Pat<N>& to, int& at, const S& s) {
   }
 }
 
+// Whether some op of the set may have the sources of `n`.
+constexpr bool some_op_takes(const OpSet& ops, const PatNode& n) {
+  for (int i = 0; i < kNumOps; i++) {
+    const int arity = kOpTable[i].arity;
+    if (!ops.contains(static_cast<Op>(i))) continue;
+    if (arity < 0 || (n.mode == SrcMode::Exact ? n.n_srcs == arity : n.n_srcs <= arity)) return true;
+  }
+  return false;
+}
+
 template <class... S>
 constexpr auto make_node(OpSet ops, const S&... srcs) {
   constexpr int kNodes = 1 + (0 + ... + S::kSize);
@@ -238,13 +253,7 @@ constexpr auto make_node(OpSet ops, const S&... srcs) {
   p.n[0].size = static_cast<uint8_t>(kNodes);
   [[maybe_unused]] int at = 1;
   (append(p, at, srcs), ...);
-  for (int i = 0; i < kNumOps; i++) {
-    const int arity = kOpTable[i].arity;
-    if (!ops.contains(static_cast<Op>(i)) || arity < 0) continue;
-    if ((p.n[0].mode == SrcMode::Exact && p.n[0].n_srcs != arity) ||
-        (p.n[0].mode == SrcMode::AtLeast && p.n[0].n_srcs > arity))
-      pattern_error::op_has_another_number_of_sources();
-  }
+  if (!ops.empty() && !some_op_takes(ops, p.n[0])) pattern_error::op_has_another_number_of_sources();
   return p;
 }
 
@@ -296,7 +305,8 @@ inline constexpr Pat<1> inv = pattern_detail::invalid_pattern();
 
 }  // namespace pat
 
-// ---- ops ------------------------------------------------------------------------------------------------------------
+// ---- ops
+// ------------------------------------------------------------------------------------------------------------
 // Stands last among the sources: any number of further sources.
 constexpr pat::AnySrcs any_srcs() { return {}; }
 // A node without sources.
@@ -310,7 +320,8 @@ constexpr pat::EachSrc each_src(const pat::Pat<1>& p) {
 // A node of op O. Without sources: whatever its sources are.
 template <Op O, pat::Source... S>
 constexpr auto op(const S&... srcs) {
-  return pat::pattern_detail::make_node(pat::just(O), static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
+  return pat::pattern_detail::make_node(pat::just(O),
+                                        static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
 }
 // A node whose op is in the set.
 template <OpSet Ops, pat::Source... S>
@@ -321,13 +332,14 @@ constexpr auto any_op(const S&... srcs) {
 // The first alternative that matches, each with bindings of its own.
 template <pat::Operand... P>
 constexpr auto one_of(const P&... alternatives) {
-  auto r = pat::pattern_detail::make_node(OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
+  auto r = pat::pattern_detail::make_node(
+      OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
   r.n[0].kind = pat::NodeKind::Choice;
   return r;
 }
 
-// Both orders of the sources of every commutative op of `p` that may come in both: an op with a constant on the right
-// has one order only.
+// Both orders of the sources of every commutative op of `p` that may come in both: an op with a constant on
+// the right has one order only.
 template <int N>
 constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
   bool found = false;
@@ -336,7 +348,8 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
     if (!pat::all_commutative(n)) continue;
     const pat::PatNode *left = &p.n[i + 1], *right = left + left->size;
     found = true;
-    n.either = !(pat::is_constant(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
+    n.either =
+        !(pat::is_constant(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
   }
   if (!found) pattern_error::either_order_finds_no_commutative_op();
   return p;
@@ -344,12 +357,13 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
 
 namespace pat {
 
-// ---- operators: the same graphs as the operators of uop.h ------------------------------------------------------------
-#define LATHE_PATTERN_BINARY(spelling, name)                \
-  template <class A, class B>                               \
-    requires Operands<A, B>                                 \
+// ---- operators: the same graphs as the operators of uop.h
+// ------------------------------------------------------------
+#define LATHE_PATTERN_BINARY(spelling, name)                 \
+  template <class A, class B>                                \
+    requires Operands<A, B>                                  \
   constexpr auto operator spelling(const A& l, const B& r) { \
-    return op<Op::name>(l, r);                              \
+    return op<Op::name>(l, r);                               \
   }
 LATHE_PATTERN_BINARY(+, Add)
 LATHE_PATTERN_BINARY(*, Mul)
@@ -362,7 +376,8 @@ LATHE_PATTERN_BINARY(<<, Shl)
 LATHE_PATTERN_BINARY(>>, Shr)
 #undef LATHE_PATTERN_BINARY
 
-// Graphs hold no Neg and no Sub: these are the forms that take their place. Late rules write op<Op::Sub>(x, y).
+// Graphs hold no Neg and no Sub: these are the forms that take their place. Late rules write op<Op::Sub>(x,
+// y).
 template <Pattern P>
 constexpr auto operator-(const P& p) {
   return p * -1;
@@ -392,11 +407,11 @@ LATHE_PATTERN_UNARY(cast, Cast)
 LATHE_PATTERN_UNARY(bitcast, Bitcast)
 #undef LATHE_PATTERN_UNARY
 
-#define LATHE_PATTERN_PAIR(function, name)              \
-  template <class A, class B>                           \
-    requires Operands<A, B>                             \
-  constexpr auto function(const A& l, const B& r) {     \
-    return op<Op::name>(l, r);                          \
+#define LATHE_PATTERN_PAIR(function, name)          \
+  template <class A, class B>                       \
+    requires Operands<A, B>                         \
+  constexpr auto function(const A& l, const B& r) { \
+    return op<Op::name>(l, r);                      \
   }
 LATHE_PATTERN_PAIR(lt, CmpLt)
 LATHE_PATTERN_PAIR(ne, CmpNe)

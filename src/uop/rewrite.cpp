@@ -11,8 +11,9 @@ namespace {
 
 std::atomic<RewriteTracer*> g_tracer{nullptr};
 
-// Rules may nest new work below what they make; only growth without end gets this many times deeper than REWRITE_LIMIT.
-constexpr uint32_t kDepthFactor = 100;
+// Rules may nest new work below what they make; only growth without end gets this many times deeper than
+// REWRITE_LIMIT, apart from graphs so deep that rules on the way down take them there.
+constexpr size_t kDepthFactor = 100;
 constexpr size_t kRulesInMessage = 16;
 
 using Clock = std::chrono::steady_clock;
@@ -30,7 +31,8 @@ Rewriter::Rewriter(const Matcher<UOp>& rules, RewriteOptions options)
       needs_opening_(options_.bottom_up || options_.gate) {}
 
 UOp Rewriter::operator()(const UOp& root) {
-  ErrorContext context([&] { return fmt::format("rewriting{}{}", *options_.name ? " in pass " : "", options_.name); });
+  ErrorContext context(
+      [&] { return fmt::format("rewriting{}{}", *options_.name ? " in pass " : "", options_.name); });
   if (!frames_.empty()) {  // an error ended the last run: its half-done nodes must not look like cycles
     frames_.clear();
     memo_ = FlatMap<const Node*, const UOp*>();
@@ -38,7 +40,9 @@ UOp Rewriter::operator()(const UOp& root) {
   if (tracer_) tracer_->on_pass_begin(options_.name, root);
   const auto [slot, fresh] = memo_.try_emplace(root.node(), nullptr);
   if (fresh) {
-    push(keep(root), slot, nullptr, 0, 0);
+    root_ = keep(root);
+    depth_limit_ = kDepthFactor * limit_;
+    push(root_, slot, nullptr, 0, 0);
     while (!frames_.empty()) step();
   } else {
     result_ = memo_.at(slot).value;
@@ -50,9 +54,14 @@ UOp Rewriter::operator()(const UOp& root) {
 // Puts a node that is new in memo_ on the stack.
 void Rewriter::push(const UOp* node, size_t slot, const RuleInfo* rule, uint32_t chain, uint32_t depth) {
   frames_.push_back({node, rule, slot, 0, chain, depth});
+  for (const UOp& s : node->srcs()) {
+    memo_.prefetch(s.node());
+    __builtin_prefetch(s.node());
+  }
 }
 
-// Advances the top frame: opens it or its next source, or, when all sources have results, rebuilds it or applies the rules.
+// Advances the top frame: opens it or its next source, or, when all sources have results, rebuilds it or
+// applies the rules.
 void Rewriter::step() {
   Frame& f = frames_.back();
   const UOp* node = f.node;
@@ -96,14 +105,14 @@ bool Rewriter::visit_sources() {
   return true;
 }
 
-// The result of the top frame will be that of `by`, which `rule` gave; without a rule it is the same node over the results
-// of its sources.
+// The result of the top frame will be that of `by`, which `rule` gave; without a rule it is the same node
+// over the results of its sources.
 void Rewriter::replace(const UOp* by, const RuleInfo* rule) {
   if (options_.walk) return finish(by);
   Frame& f = frames_.back();
   const uint32_t chain = f.chain + (rule ? 1 : 0), depth = f.depth + (rule ? 1 : 0);
   if (chain > limit_) fail("rules rewrite one node without end", *by, rule);
-  if (depth / kDepthFactor > limit_) fail("rewrites grow without end", *by, rule);
+  if (depth > depth_limit_) extend_depth_limit(*by, rule);
   f.linked = true;
   const auto [slot, fresh] = memo_.try_emplace(by->node(), nullptr);
   if (fresh) {
@@ -133,6 +142,12 @@ void Rewriter::finish(const UOp* result) {
     below.next_src++;
     return;
   }
+}
+
+void Rewriter::extend_depth_limit(const UOp& node, const RuleInfo* rule) {
+  const size_t given = kDepthFactor * limit_ + toposort(*root_).size();
+  if (depth_limit_ >= given) fail("rewrites grow without end", node, rule);
+  depth_limit_ = given;
 }
 
 UOp Rewriter::rebuild(const UOp& u) const {

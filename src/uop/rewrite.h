@@ -1,35 +1,38 @@
 // The rewrite driver: applies rules over a whole graph.
 #pragma once
-#include <cstdint>
-#include <deque>
-#include <functional>
-
 #include "base/flat_map.h"
 #include "uop/matcher.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
 
 namespace lathe {
 
 struct RewriteOptions {
   ContextRef ctx = {};  // reaches rule functions as m.ctx<T>()
-  // Rules applied to a node, over and over, before its sources are visited. `return m.stop();` ends the descent there.
+  // Rules applied to a node, over and over, before its sources are visited. `return m.stop();` ends the
+  // descent there.
   const Matcher<UOp>* bottom_up = nullptr;
-  // One pass: every node is visited once and results are not visited again. A node that a bottom-up rule replaces keeps
-  // the replacement as it is.
+  // One pass: every node is visited once and results are not visited again. A node that a bottom-up rule
+  // replaces keeps the replacement as it is.
   bool walk = false;
-  std::function<bool(const UOp&)> gate = {};  // false: the node is final as it stands and its sources are not visited
-  bool enter_calls = false;                   // visit the bodies of Calls (source 0) too
-  const char* name = "";                      // of the pass, for traces
+  std::function<bool(const UOp&)> gate =
+      {};                    // false: the node is final as it stands and its sources are not visited
+  bool enter_calls = false;  // visit the bodies of Calls (source 0) too
+  const char* name = "";     // of the pass, for traces
 };
 
-// Rewrites the graph of `root`. Greedy unless `walk`: sources first, then rules at the node until none applies; what a rule
-// returns is rewritten in turn. Each node is rewritten once and its result shared. Uses no recursion.
-// InternalError when rules go round in a circle or never end (knob REWRITE_LIMIT), with the rules that fired.
+// Rewrites the graph of `root`. Greedy unless `walk`: sources first, then rules at the node until none
+// applies; what a rule returns is rewritten in turn. Each node is rewritten once and its result shared. Uses
+// no recursion. InternalError when rules go round in a circle or never end (knob REWRITE_LIMIT), with the
+// rules that fired.
 UOp graph_rewrite(const UOp& root, const Matcher<UOp>& rules, const RewriteOptions& options = {});
 // Bottom-up rules only.
 UOp graph_rewrite_bottom_up(const UOp& root, const Matcher<UOp>& rules, RewriteOptions options = {});
 
-// Sees every application of a rule in drivers started while it is set. One object serves all threads: members may be
-// called at the same time.
+// Sees every application of a rule in drivers started while it is set. One object serves all threads: members
+// may be called at the same time.
 class RewriteTracer {
  public:
   virtual ~RewriteTracer() = default;
@@ -45,21 +48,44 @@ RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer);
 class Rewriter {
  public:
   Rewriter(const Matcher<UOp>& rules, RewriteOptions options);
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
   UOp operator()(const UOp& root);
   size_t rewrites() const { return n_rewrites_; }  // rules applied so far
 
  private:
+  // What a rewrite has made, alive until its end so that bare pointers to nodes and handles stay good.
+  class KeptNodes {
+   public:
+    const UOp* add(UOp u) {
+      if (free_ == end_) grow();
+      *free_ = std::move(u);
+      return free_++;
+    }
+
+   private:
+    static constexpr size_t kFirst = 16, kMore = 256;
+    void grow() {
+      chunks_.push_back(std::make_unique<UOp[]>(kMore));
+      free_ = chunks_.back().get();
+      end_ = free_ + kMore;
+    }
+    UOp first_[kFirst];
+    std::vector<std::unique_ptr<UOp[]>> chunks_;
+    UOp* free_ = first_;
+    UOp* end_ = first_ + kFirst;
+  };
   // A node on the way from the root to the node at work.
   struct Frame {
     const UOp* node;
-    const RuleInfo* rule;   // the rule that made `node`; null for nodes of the given graph and rebuilt ones
-    size_t slot;            // of `node` in memo_, unless memo_ has grown since
+    const RuleInfo* rule;  // the rule that made `node`; null for nodes of the given graph and rebuilt ones
+    size_t slot;           // of `node` in memo_, unless memo_ has grown since
     uint32_t next_src = 0;
-    uint32_t chain = 0;     // rules applied in a row to what will be the result here
-    uint32_t depth = 0;     // rules applied on the way from the root to here
-    bool opened = false;    // the gate and the bottom-up rules have been asked
-    bool changed = false;   // some source has another result than itself
-    bool linked = false;    // the result is that of the frame above
+    uint32_t chain = 0;    // rules applied in a row to what will be the result here
+    uint32_t depth = 0;    // rules applied on the way from the root to here
+    bool opened = false;   // the gate and the bottom-up rules have been asked
+    bool changed = false;  // some source has another result than itself
+    bool linked = false;   // the result is that of the frame above
   };
 
   void step();
@@ -67,10 +93,13 @@ class Rewriter {
   void push(const UOp* node, size_t slot, const RuleInfo* rule, uint32_t chain, uint32_t depth);
   void replace(const UOp* by, const RuleInfo* rule);
   void finish(const UOp* result);
+  void extend_depth_limit(const UOp& node, const RuleInfo* rule);
   UOp rebuild(const UOp& u) const;
   UOp apply(const Matcher<UOp>& rules, const UOp& u);
-  const UOp* keep(UOp u) { return &kept_.emplace_back(std::move(u)); }
-  bool is_body(const UOp& u, uint32_t src) const { return src == 0 && u.op() == Op::Call && !options_.enter_calls; }
+  const UOp* keep(UOp u) { return kept_.add(std::move(u)); }
+  bool is_body(const UOp& u, uint32_t src) const {
+    return src == 0 && u.op() == Op::Call && !options_.enter_calls;
+  }
   [[noreturn]] void fail(std::string_view what, const UOp& node, const RuleInfo* last) const;
 
   const Matcher<UOp>& rules_;
@@ -78,8 +107,10 @@ class Rewriter {
   Match match_;
   FlatMap<const Node*, const UOp*> memo_;  // result of each node; null while at work
   std::vector<Frame> frames_;
-  std::deque<UOp> kept_;  // what was made here, alive until the end so that bare pointers do; a deque never moves it
+  KeptNodes kept_;
+  const UOp* root_ = nullptr;
   const UOp* result_ = nullptr;
+  size_t depth_limit_ = 0;
   RewriteTracer* tracer_ = nullptr;
   const uint32_t limit_;
   const bool needs_opening_;

@@ -79,9 +79,25 @@ UOp commit_literal(const Match& m) {
   return alu(u.op(), {left ? committed : x, left ? x : committed});
 }
 
+UOp commit_branches(const Match& m) {
+  const UOp& u = m.root();
+  SmallVec<UOp, 3> srcs(u.srcs().begin(), u.srcs().end());
+  bool changed = false;
+  for (UOp& s : srcs) {
+    if (!s.is_const() || s.dtype() != DType::WeakInt) continue;
+    const UOp committed = constant(u.dtype(), s.value());
+    if (committed.value().equals(s.value())) continue;
+    s = committed;
+    changed = true;
+  }
+  return changed ? u.with_srcs({srcs.data(), srcs.size()}) : UOp();
+}
+
 constexpr auto kFoldRules = rules(
     rule(any_op<kCommitOps>(x, c0), fn(commit_literal)),
     rule(any_op<kCommitOps>(c0, x), fn(commit_literal)),
+    rule(where(x, c0, y).dtypes(is_typed_int), fn(commit_branches)),
+    rule(where(x, y, c0).dtypes(is_typed_int), fn(commit_branches)),
     rule(any_op<kUnaryOps>(folds), fn(fold_constants)),
     rule(any_op<kBinaryOps>(folds, folds), fn(fold_constants)),
     rule(any_op<kTernaryOps>(folds, folds, folds), fn(fold_constants)),
@@ -167,11 +183,19 @@ constexpr auto kBoolRules = rules(
 
 // ---- casts ----------------------------------------------------------------------------------------------------------
 // A step in between changes nothing when it holds every value that comes in.
+// A Cast of a Where goes into its branches where one of them is a constant, which it vanishes into.
+UOp cast_branches(const Match& m) {
+  const UOp &u = m.root(), &w = u.src(0);
+  return m.fit(where(w.src(0), cast(cast(w.src(1), w.dtype()), u.dtype()), cast(cast(w.src(2), w.dtype()), u.dtype())));
+}
+
 constexpr auto kCastRules = rules(
     rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when([](const Match& m) {
       return m.root().dtype() == m[x].dtype();
     }),
     rule(op<Op::Cast>(op<Op::Cast>(x)), fn(fold_cast_chain)),
+    rule(op<Op::Cast>(where(c, x, c0)), fn(cast_branches)),
+    rule(op<Op::Cast>(where(c, c0, x)), fn(cast_branches)),
     rule(bitcast(bitcast(x)), fn([](const Match& m) {
            const UOp &u = m.root(), &source = m[x];
            const bool same_lanes = bit_width(u.dtype()) == bit_width(source.dtype()) &&
@@ -205,7 +229,42 @@ UOp lane_of_stack(const Match& m) {
   return i >= 0 && i < static_cast<int128>(lanes.n_srcs()) ? m.fit(lanes.src(static_cast<size_t>(i))) : UOp();
 }
 
+// Effects in one list: no Noops without sources, no Groups in a list.
+UOp flatten_effects(const Match& m) {
+  const UOp& u = m.root();
+  SmallVec<UOp, 8> out;
+  bool changed = false;
+  for (const UOp& s : u.srcs()) {
+    if (s.op() == Op::Noop && s.n_srcs() == 0) {
+      changed = true;
+    } else if (s.op() == Op::Group) {
+      for (const UOp& e : s.srcs()) out.push_back(e);
+      changed = true;
+    } else {
+      out.push_back(s);
+    }
+  }
+  if (u.op() == Op::Group && out.size() == 1) return out[0];
+  return changed ? u.with_srcs({out.data(), out.size()}) : UOp();
+}
+bool lists_effects(const UOp& u) {
+  for (const UOp& s : u.srcs())
+    if (s.op() == Op::Group || s.op() == Op::Noop) return true;
+  return u.op() == Op::Group && u.n_srcs() == 1;
+}
+UOp store_where_it_differs(const Match& m) {
+  const UOp g = m.root().src(1).src(1) == m[val] ? m[gate] : logical_not(m[gate]);
+  return store(index(m[buf], where(g, m[idx], invalid())), m[val]);
+}
+constexpr auto address = op<Op::Index>(buf, idx);
+
 constexpr auto kStructureRules = rules(
+    rule(op<Op::Store>(x, op<Op::Load>(x)), fn(nothing)),
+    rule(op<Op::Store>(address, where(gate, val, op<Op::Load>(address))), fn(store_where_it_differs)),
+    rule(op<Op::Store>(address, where(gate, op<Op::Load>(address), val)), fn(store_where_it_differs)),
+    rule(op<Op::End>(op<Op::Noop>(no_srcs()), any_srcs()), fn(nothing)),
+    rule(any_op<OpSet{Op::Sink, Op::Group}>().arg_if(lists_effects), fn(flatten_effects)),
+    rule(op<Op::After>(x), x),
     rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
     rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
 
@@ -240,6 +299,26 @@ constexpr auto kRingRules = rules(
     rule(either_order((x + c0) + y).dtypes(is_typed_int), (x + y) + c0),
     rule(either_order((x * c0) * y).dtypes(is_typed_int), (x * y) * c0));
 
+// ---- narrow arithmetic ----------------------------------------------------------------------------------------------
+// 64-bit arithmetic on widened 32-bit values is done in 32 bits where its bounds say that nothing wraps.
+constexpr OpSet kNarrowOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod};
+UOp narrow_to_32_bits(const Match& m) {
+  const UOp& u = m.root();
+  constexpr DType d = DType::Int32;
+  auto narrow = [](const UOp& s) {
+    if (s.op() == Op::Cast && casts_losslessly(s.src(0).dtype(), d)) return cast(s.src(0), d);
+    const bool fits = s.is_const() && !s.value().less(min_value(d)) && !max_value(d).less(s.value());
+    return fits ? constant(d, s.value()) : UOp();
+  };
+  const Bounds& b = u.bounds();
+  if (b.lo.less(min_value(d)) || max_value(d).less(b.hi)) return {};
+  const UOp x = narrow(u.src(0)), y = narrow(u.src(1));
+  return x && y ? cast(alu(u.op(), {x, y}), u.dtype()) : UOp();
+}
+constexpr auto kNarrowRules = rules(
+    rule(any_op<kNarrowOps>(cast(x), cast(y)).dtype(DType::Int64), fn(narrow_to_32_bits)),
+    rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
+
 // ---- associative constants ------------------------------------------------------------------------------------------
 constexpr auto kTwoStageRules = rules(
     rule((x & c0) & c1, x & (c0 & c1)),
@@ -267,6 +346,8 @@ constexpr auto kFloatRules = rules(
     }));
 
 // ---- exact index arithmetic -----------------------------------------------------------------------------------------
+// Typed integers computed from indices are computed as indices, where nothing wraps, so that they are seen through.
+constexpr OpSet kLiftedOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe};
 constexpr auto kIndexRules = rules(
     rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_sum(m.root())); })),
     rule((x * y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_product(m.root())); })),
@@ -276,7 +357,10 @@ constexpr auto kIndexRules = rules(
     rule((x % y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
     rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
     rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
-    rule(any_op<kSortedOps>(wx, y), fn(order_operands)));
+    rule(any_op<kSortedOps>(wx, y), fn(order_operands)),
+    rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
+    rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
+    rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
 // ---- selections -----------------------------------------------------------------------------------------------------
 // Below c ? t : f, c is true in t and false in f.
@@ -288,6 +372,8 @@ UOp merge_selects_in_sum(const Match& m) {
   return mergeable ? m.fit(alu(Op::Add, {m[y], alu(Op::Add, {first, second})})) : UOp();
 }
 
+constexpr auto gated_load = op<Op::Load>(op<Op::Index>(buf, where(gate, idx, inv)));
+
 constexpr auto kSelectRules = rules(
     rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
     rule(any_op<kMergedOps>(where(c, x, y), where(c, z, w)), fn(merge_selects)),
@@ -296,11 +382,13 @@ constexpr auto kSelectRules = rules(
     rule(where(lt(ix, y), y, x), maximum(x, y)),
     rule(where(lt(x, c0), c0, x), maximum(x, c0)),
     rule(where(lt(y, ix), x, y), maximum(x, y)),
+    rule(where(c, gated_load, 0), fn(drop_implied_gate)),
+    rule(where(c, 0, gated_load), fn(drop_implied_gate)),
     rule(where(c, x, y), fn(assume_condition)));
 
 constexpr auto kSimple = kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules + kWhereRules + kStructureRules;
 constexpr auto kSymbolic =
-    kSimple + kBoundsRules + kRingRules + kTwoStageRules + kFloatRules + kIndexRules + kSelectRules;
+    kSimple + kBoundsRules + kRingRules + kNarrowRules + kTwoStageRules + kFloatRules + kIndexRules + kSelectRules;
 
 }  // namespace
 

@@ -23,8 +23,9 @@ const Matcher<UOp>& simple_rules();
 RuleView<UOp> symbolic_rule_set();
 RuleView<UOp> simple_rule_set();
 
-// Kernel-level sums over Ranges in closed form: factors leave, one-hot selections become loads, counted sums become
-// arithmetic.
+// Kernel-level reductions over Ranges: factors leave, ranges that are not used drop, one-hot selections become gated loads
+// and counts of a comparison become arithmetic. reduce_rules() includes the symbolic rules, the rule set does not.
 const Matcher<UOp>& reduce_rules();
+RuleView<UOp> reduce_rule_set();
 
 }  // namespace lathe

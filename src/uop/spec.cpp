@@ -52,6 +52,7 @@ class ListChecker {
     for (size_t i = 0; i < u.n_srcs(); i++)
       if (!is_compile_time_source(u, i))
         if (const std::string_view rule = reachable(u.src(i)); !rule.empty()) return rule;
+    if (u.op() == Op::End && u.n_srcs() != 2) return "an End closes exactly one loop";
     if (u.op() == Op::End || u.op() == Op::EndIf) {
       const Node* opener = u.src(u.op() == Op::End ? 1 : 0).node();
       if (open_.empty() || open_.back().opener != opener)
@@ -109,6 +110,8 @@ std::string_view spec_level_name(SpecLevel level) {
   static constexpr std::array<std::string_view, kNumLevels> kNames = {"tensor", "kernel", "program"};
   return kNames[static_cast<size_t>(level)];
 }
+
+std::string_view broken_rule(const UOp& u, SpecLevel level) { return table_of(level).broken_by(u); }
 
 std::optional<SpecViolation> find_violation(const UOp& root, SpecLevel level) {
   const RuleTable& table = table_of(level);

@@ -15,6 +15,9 @@ enum class SpecLevel : uint8_t {
 };
 std::string_view spec_level_name(SpecLevel level);  // "tensor", …
 
+// The first rule that this node, taken alone, breaks; empty when it is legal.
+std::string_view broken_rule(const UOp& u, SpecLevel level);
+
 struct SpecViolation {
   size_t position;  // in toposort(root), or in the list
   UOp node;

@@ -153,6 +153,7 @@ bool shapes_are_stacks(const UOp& u) {
 
 bool storage_form(const UOp& u) {
   const ParamArg& p = u.param();
+  if (p.dtype != u.dtype()) return false;
   if (p.space == AddrSpace::Alu) return !p.name.empty() && u.has_shape() && u.shape().empty();
   return p.dtype != DType::Void && !is_weak(p.dtype);
 }
@@ -193,7 +194,9 @@ const SpecRule kShared[] = {
     {{Op::Param, Op::Buffer, Op::Reshape, Op::Expand, Op::Pad, Op::Shrink},
      "shapes are Stacks of integers",
      shapes_are_stacks},
-    {{Op::Param, Op::Buffer}, "memory has a strong dtype; a variable is a named scalar", storage_form},
+    {{Op::Param, Op::Buffer},
+     "memory has a strong dtype, that of its payload; a variable is a named scalar",
+     storage_form},
     {{Op::EndIf}, "an EndIf names its If", closes_if},
 };
 
@@ -253,6 +256,16 @@ bool accessed_lanes(const UOp& u) {
   return true;
 }
 
+// While a Vector Range is left, what depends on it is still written as a scalar, and stands for as many
+// lanes.
+bool accessed_lanes_or_vector_range(const UOp& u) {
+  if (accessed_lanes(u)) return true;
+  const RangeSet& open = u.src(0).ranges();
+  return u.src(0).shape().empty() && std::any_of(open.begin(), open.end(), [](const Node* r) {
+           return std::get<RangeArg>(r->arg).type == AxisType::Vector;
+         });
+}
+
 // Shrink occurs only as the address of contiguous elements.
 bool address_form(const UOp& u) {
   return spec_is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
@@ -272,7 +285,7 @@ const SpecRule kKernel[] = {
     {{Op::Load, Op::Store}, "memory is reached through an Index or a Shrink of it", through_address},
     {{Op::Load, Op::Store},
      "values and gates are scalars or have as many lanes as the address",
-     accessed_lanes},
+     accessed_lanes_or_vector_range},
     {{Op::Shrink}, "a Shrink is the address of a constant number of elements of memory", address_form},
     {{Op::Reduce}, "a Reduce in a kernel is over Ranges", over_ranges},
     {{Op::After}, "only memory, views of it and addresses wait for effects", after_target},
@@ -310,7 +323,6 @@ bool param_form(const UOp& u) {
 
 bool range_counts(const UOp& u) { return is_counter(u.dtype()); }
 bool special_counts(const UOp& u) { return u.dtype() == DType::Int32; }
-bool closes_one(const UOp& u) { return u.n_srcs() == 2; }
 
 bool index_form(const UOp& u) {
   if (spec_is_memory(u.src(0))) return is_int(u.src(1).dtype());
@@ -343,7 +355,6 @@ const SpecRule kProgram[] = {
     {{Op::Stack}, "lanes are scalars", scalar_lanes},
     {{Op::Range}, "loops count in int or long", range_counts},
     {{Op::Special}, "a launch index is an int", special_counts},
-    {{Op::End}, "an End closes exactly one loop", closes_one},
     {{Op::If}, "the condition of an If is a scalar", scalar_condition},
     {{Op::Index}, "memory and vectors have one coordinate", one_coordinate},
     {{Op::Index},

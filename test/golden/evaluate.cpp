@@ -135,6 +135,8 @@ std::optional<Scalar> Evaluator::operator()(std::span<const Scalar> values) cons
       done[i] = cast_scalar(srcs[0], u.dtype());
     } else if (u.op() == Op::Bitcast) {
       done[i] = bitcast_scalar(srcs[0], u.src(0).dtype(), u.dtype());
+      // The one NaN of constants has lost the bits.
+      if (done[i]->is_float() && std::isnan(done[i]->as_double())) done[i] = std::nullopt;
     } else {
       // A weak side of a comparison is committed at the type of the other.
       if (has_flag(u.op(), kComparison))

@@ -60,9 +60,8 @@ std::string find_difference(const UOp& a, const UOp& b, const Names& names);
 // Normal form under commutativity and associativity; constants become weak.
 UOp reorder(const UOp& u);
 
-// Problems of one `variables | input => output …` line, one a line; empty when it holds. `kind`: "simplify",
-// "sound" or "bounds". `n_rows` counts the rows, `now_hold` those of kind "sound" that simplify() already
-// gives.
+// Problems of one `variables | input => output …` line, one a line; empty when it holds. `n_rows` counts the
+// rows, `now_hold` those of other kinds than "simplify" that simplify() gives.
 std::string check_row_line(std::string_view kind, std::string_view line, int& n_rows, int& now_hold);
 
 }  // namespace lathe::test

@@ -89,7 +89,7 @@ std::string check_rewrite(std::string_view kind, std::string_view text, const Na
   if (const std::string s = find_difference(input, simple, names); !s.empty())
     problem(fmt::format("simplify gives {}, which is wrong: {}", expression(simple), s));
   const bool holds = reorder(simple) == reorder(output);
-  if (kind == "sound") {
+  if (kind != "simplify") {
     now_hold += holds && (!row.bounds || same_bounds(simple.bounds(), *row.bounds));
     return problems;
   }
@@ -126,6 +126,10 @@ UOp reorder(const UOp& root) {
     }
     std::vector<UOp> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.node()));
+    if (u.op() == Op::Cast && u.src(0).is_const()) {
+      done.emplace(u.node(), constant(cast_scalar(u.src(0).value(), u.dtype())));
+      continue;
+    }
     if (!has_flag(u.op(), kCommutative)) {
       done.emplace(u.node(), u.with_srcs(srcs));
       continue;

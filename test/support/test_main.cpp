@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "support/data.h"
 #include "support/test.h"
 
 namespace lathe::test {
@@ -41,6 +42,16 @@ REGISTER_LISTENER("case", 1, CaseListener);
 void skip(std::string_view reason) {
   g_skipped.insert(g_case);
   std::printf("skipped: %s: %.*s\n", g_case.c_str(), static_cast<int>(reason.size()), reason.data());
+}
+
+std::optional<std::filesystem::path> data_folder(std::string_view name) {
+  const char* given = std::getenv("LATHE_DATA");
+  // Tests run in the root of the source tree.
+  const std::filesystem::path folder =
+      std::filesystem::path(given != nullptr ? given : "../shared/data") / name;
+  if (std::filesystem::is_directory(folder)) return folder;
+  skip("../shared/data not found");
+  return std::nullopt;
 }
 
 TempDir::TempDir() {

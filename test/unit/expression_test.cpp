@@ -125,6 +125,7 @@ TEST_CASE("the notation builds what it says") {
   CHECK(read("{}") == shape_node({}));
   CHECK(read("Inv") == invalid());
   CHECK(read("d[r0]").op() == Op::Load);
+  CHECK(read("d[lanes(1,2)][0]") == index(load(index(read("d"), read("lanes(1,2)"))), constant(0)));
   CHECK(read("1e-5") == constant(Scalar(1e-5)));
 }
 
@@ -202,6 +203,8 @@ TEST_CASE("expression errors name offset and cause") {
       {"x&1", 1, "And on float"},
       {"!a", 0, "! on weakint"},
       {"d[x]", 1, "coordinate of dtype float"},
+      {"d[1][2]", 4, "into a scalar"},
+      {"lanes(lanes(1,2),lanes(3,4))[0]", 31, "fewer coordinates"},
       {"d+lanes(1,2,3)", 1, "broadcast"},
       {"lanes(a,d)", 0, "different shapes"},
       {"bitcast(a,int)", 0, "bitcast"},

@@ -1,11 +1,11 @@
 #include "uop/pattern.h"
 
+#include "uop/matcher.h"
+#include "uop/uop.h"
+
 #include <map>
 #include <random>
 #include <thread>
-
-#include "uop/matcher.h"
-#include "uop/uop.h"
 
 #include "support/test.h"
 
@@ -113,14 +113,16 @@ TEST_CASE("one_of tries alternatives in order, each with its own bindings") {
   CHECK(run(ONE(op<Op::Sqrt>(or_casted(x + y).as(z)), z), alu(Op::Sqrt, {cast(p + q, DType::Float32)})) ==
         cast(p + q, DType::Float32));
   const UOp buffer = param(0, {4}, DType::Float32), done = sink(std::vector<UOp>{p});
-  CHECK(MATCHES(alu(Op::Index, {UOp::make(Op::After, {buffer, done}), q}), op<Op::Index>(or_after(op<Op::Param>()), x)));
+  CHECK(MATCHES(alu(Op::Index, {UOp::make(Op::After, {buffer, done}), q}),
+                op<Op::Index>(or_after(op<Op::Param>()), x)));
   CHECK(MATCHES(index(buffer, q), op<Op::Index>(or_after(op<Op::Param>()), x)));
   CHECK_FALSE(MATCHES(index(buffer, q), op<Op::Index>(op<Op::After>(), x)));
 }
 
 TEST_CASE("numbers of sources") {
   const UOp p = node("p"), q = node("q"), r3 = node("r");
-  const UOp none = sink({}), one = sink(std::vector{p}), two = sink(std::vector{p, q}), three = sink(std::vector{p, q, r3});
+  const UOp none = sink({}), one = sink(std::vector{p}), two = sink(std::vector{p, q}),
+            three = sink(std::vector{p, q, r3});
   CHECK_FALSE(MATCHES(one, op<Op::Sink>(x, y)));
   CHECK(MATCHES(two, op<Op::Sink>(x, y)));
   CHECK_FALSE(MATCHES(three, op<Op::Sink>(x, y)));
@@ -139,7 +141,8 @@ TEST_CASE("each_src matches every source") {
   CHECK(MATCHES(lanes + number(2), any_op<kAluOps>(each_src(any_op<kLeaves>()))));
   CHECK_FALSE(MATCHES(lanes + p, any_op<kAluOps>(each_src(any_op<kLeaves>()))));
   CHECK_FALSE(MATCHES(p + lanes, any_op<kAluOps>(each_src(any_op<kLeaves>()))));
-  CHECK_FALSE(MATCHES(where(node("c", DType::Bool), lanes, lanes), any_op<kAluOps>(each_src(any_op<kLeaves>()))));
+  CHECK_FALSE(
+      MATCHES(where(node("c", DType::Bool), lanes, lanes), any_op<kAluOps>(each_src(any_op<kLeaves>()))));
 }
 
 TEST_CASE("dtypes, predicates and conditions") {
@@ -150,10 +153,12 @@ TEST_CASE("dtypes, predicates and conditions") {
   CHECK_FALSE(MATCHES(f + f, x.dtype(DType::Int32) + x));
   CHECK(MATCHES(cast(i, DType::Float32), op<Op::Cast>(x).dtype(DType::Float32)));
   CHECK_FALSE(MATCHES(cast(i, DType::Float64), op<Op::Cast>(x).dtype(DType::Float32)));
-  static constexpr auto kRange = ONE(op<Op::Range>().arg_if([](const UOp& u) { return u.range().id == 3; }), fn(whole));
+  static constexpr auto kRange =
+      ONE(op<Op::Range>().arg_if([](const UOp& u) { return u.range().id == 3; }), fn(whole));
   CHECK(run(kRange, range(4, 3, AxisType::Loop)));
   CHECK_FALSE(run(kRange, range(4, 2, AxisType::Loop)));
-  static constexpr auto kWhen = late_rules(rule(x / y, x).when([](const Match& m) { return m[y].is_const(Scalar(1)); }));
+  static constexpr auto kWhen =
+      late_rules(rule(x / y, x).when([](const Match& m) { return m[y].is_const(Scalar(1)); }));
   CHECK(run(kWhen, i / 1) == i);
   CHECK_FALSE(run(kWhen, i / 2));
 }
@@ -184,9 +189,9 @@ TEST_CASE("a match gives the root, the bindings and the context") {
 }
 
 TEST_CASE("rules are tried in order until one gives another node") {
-  static constexpr auto kSet = rules(rule(x + y, fn([](const Match&) { return UOp(); })),
-                                     rule(x + y, fn([](const Match& m) { return m.root(); })),
-                                     rule(x + c0, x), rule(x + y, y));
+  static constexpr auto kSet =
+      rules(rule(x + y, fn([](const Match&) { return UOp(); })),
+            rule(x + y, fn([](const Match& m) { return m.root(); })), rule(x + c0, x), rule(x + y, y));
   const Matcher<UOp> matcher(kSet);
   const UOp p = node("p"), q = node("q");
   CHECK(matcher.rewrite(p + q) == q);
@@ -219,11 +224,12 @@ TEST_CASE("right-hand patterns") {
     CHECK(run(ONE(x * c0 * c1, x * (c0 * c1)), f * half * half).src(1).dtype() == DType::Float16);
     CHECK(run(ONE(lt(x + c0, c1), lt(x, c1 - c0)), lt(p + 3, 10)) == lt(p, 7));
     const UOp u8 = node("u8", DType::UInt8);
-    CHECK(run(ONE(x + c0 + c1, x + (c0 + c1)), u8 + constant(DType::UInt8, 200) + constant(DType::UInt8, 100)) ==
+    CHECK(run(ONE(x + c0 + c1, x + (c0 + c1)),
+              u8 + constant(DType::UInt8, 200) + constant(DType::UInt8, 100)) ==
           u8 + constant(DType::UInt8, 44));
     // -1 as uint8 is 255: a comparison commits its weak side first.
-    CHECK(run(ONE(where(ne(x, c0), c1, c2), ne(c1, c2)), where(ne(p, number(3)), constant(DType::UInt8, 255), number(-1))) ==
-          constant(DType::UInt8, 0));
+    CHECK(run(ONE(where(ne(x, c0), c1, c2), ne(c1, c2)),
+              where(ne(p, number(3)), constant(DType::UInt8, 255), number(-1))) == constant(DType::UInt8, 0));
   }
   SUBCASE("what does not fold stays") {
     CHECK(run(ONE(x * c0 * c1, x * (c0 / c1)), p * 3 * 0) == p * alu(Op::FloorDiv, {number(3), number(0)}));
@@ -258,7 +264,8 @@ TEST_CASE("right-hand patterns") {
 
 TEST_CASE("results of other types") {
   static constexpr auto kText = rules_for<std::string>(
-      rule(x + y, fn([](const Match& m) { return m.ctx<std::map<const Node*, std::string>>()[m[x].node()] + "+"; })),
+      rule(x + y,
+           fn([](const Match& m) { return m.ctx<std::map<const Node*, std::string>>()[m[x].node()] + "+"; })),
       rule(c0, fn([](const Match& m) { return m[c0].value().to_string(); })));
   const UOp p = node("p");
   std::map<const Node*, std::string> names = {{p.node(), "p"}};
@@ -269,8 +276,9 @@ TEST_CASE("results of other types") {
   static constexpr auto kGradient = rules_for<std::vector<UOp>>(
       rule(x * y, fn([](const Match& m) { return std::vector<UOp>{m[y], m[x]}; })));
   CHECK(Matcher<std::vector<UOp>>(kGradient).rewrite(p * 3) == std::vector<UOp>{number(3), p});
-  static constexpr auto kSpec = rules_for<bool>(rule(x + y, fn([](const Match& m) { return m[x] != m[y]; })),
-                                                rule(any_op<OpSet{Op::Add, Op::Mul}>(x, c0), fn([](const Match&) { return true; })));
+  static constexpr auto kSpec =
+      rules_for<bool>(rule(x + y, fn([](const Match& m) { return m[x] != m[y]; })),
+                      rule(any_op<OpSet{Op::Add, Op::Mul}>(x, c0), fn([](const Match&) { return true; })));
   const Matcher<bool> spec(kSpec);
   CHECK(spec.rewrite(p + 1));
   CHECK_FALSE(spec.rewrite(p + p));
@@ -292,7 +300,8 @@ TEST_CASE("matching touches no reference count") {
   static UOp observed;
   observed = u;
   static constexpr auto kSet = ONE(where(lt(x * c0 + y, c1), x, y), fn([](const Match&) {
-                                     for (const UOp& n : toposort(observed)) during.push_back(n.node()->refs.load());
+                                     for (const UOp& n : toposort(observed))
+                                       during.push_back(n.node()->refs.load());
                                      return UOp();
                                    }));
   CHECK_FALSE(Matcher<UOp>(kSet).rewrite(u));
@@ -302,7 +311,8 @@ TEST_CASE("matching touches no reference count") {
 }
 
 TEST_CASE("rule statistics") {
-  static constexpr auto kSet = rules(rule(x + c0, x).named("drop a constant"), rule(x * y, x).named("never used here"));
+  static constexpr auto kSet =
+      rules(rule(x + c0, x).named("drop a constant"), rule(x * y, x).named("never used here"));
   const auto count_of = [](std::string_view name) -> int64_t {
     for (const RuleStat& s : rule_stats())
       if (s.name == name) return static_cast<int64_t>(s.matches);
@@ -337,7 +347,8 @@ TEST_CASE("two rules on one line are counted apart") {
 }
 
 TEST_CASE("one matcher in many threads") {
-  static constexpr auto kSet = rules(rule(x + 0, x), rule(x * c0 * c1, x * (c0 * c1)), rule(either_order(x * y + x * z), x * (y + z)));
+  static constexpr auto kSet =
+      rules(rule(x + 0, x), rule(x * c0 * c1, x * (c0 * c1)), rule(either_order(x * y + x * z), x * (y + z)));
   const Matcher<UOp> matcher(kSet);
   const UOp p = node("p"), q = node("q");
   std::atomic<int> wrong = 0;
@@ -356,7 +367,8 @@ TEST_CASE("one matcher in many threads") {
 }
 
 // A matcher without dispatch tables: each form of each rule in order, by the definition.
-bool matches_here(const PatNode* nodes, const PatternForm& form, int step, const UOp& n, std::map<int, UOp>& bound) {
+bool matches_here(const PatNode* nodes, const PatternForm& form, int step, const UOp& n,
+                  std::map<int, UOp>& bound) {
   const PatternForm::Step& s = form.steps[step];
   const PatNode& p = nodes[s.node];
   if (!p.ops.contains(n.op()) || !(s.dtypes >> static_cast<int>(n.dtype()) & 1)) return false;
@@ -366,25 +378,31 @@ bool matches_here(const PatNode* nodes, const PatternForm& form, int step, const
   if (p.mode == SrcMode::AtLeast && n.n_srcs() < p.n_srcs) return false;
   if (s.var >= 0 && !(bound.try_emplace(s.var, n).first->second == n)) return false;
   for (int i = step + 1; i < form.n; i++)
-    if (form.steps[i].parent == step && !matches_here(nodes, form, i, n.src(form.steps[i].src), bound)) return false;
+    if (form.steps[i].parent == step && !matches_here(nodes, form, i, n.src(form.steps[i].src), bound))
+      return false;
   return true;
 }
 
 TEST_CASE("dispatch agrees with trying every rule, on random graphs") {
   static constexpr auto kSet = rules(
-      rule(x + 0, fn(whole)), rule(x * c0 + x * c1, fn(whole)), rule(x + x, fn(whole)), rule(x + c0 + c1, fn(whole)),
-      rule((x + y) * c0, fn(whole)), rule(either_order(x * y + x), fn(whole)), rule(where(b, x, x), fn(whole)),
-      rule(where(b, y, c0), fn(whole)), rule(lt(x + c0, c1), fn(whole)), rule(op<Op::Sink>(x, x, any_srcs()), fn(whole)),
-      rule(op<Op::Sink>(no_srcs()), fn(whole)), rule(any_op<kAluOps>(c0, any_srcs()), fn(whole)),
-      rule(one_of(x * 1, x / 1, maximum(x, 2)), fn(whole)), rule(op<Op::Sink>(x, y), fn(whole)),
-      rule(op<Op::CmpNe>(x, op<Op::CmpNe>()), fn(whole)), rule(x % x % y, fn(whole)));
+      rule(x + 0, fn(whole)), rule(x * c0 + x * c1, fn(whole)), rule(x + x, fn(whole)),
+      rule(x + c0 + c1, fn(whole)), rule((x + y) * c0, fn(whole)), rule(either_order(x * y + x), fn(whole)),
+      rule(where(b, x, x), fn(whole)), rule(where(b, y, c0), fn(whole)), rule(lt(x + c0, c1), fn(whole)),
+      rule(op<Op::Sink>(x, x, any_srcs()), fn(whole)), rule(op<Op::Sink>(no_srcs()), fn(whole)),
+      rule(any_op<kAluOps>(c0, any_srcs()), fn(whole)), rule(one_of(x * 1, x / 1, maximum(x, 2)), fn(whole)),
+      rule(op<Op::Sink>(x, y), fn(whole)), rule(op<Op::CmpNe>(x, op<Op::CmpNe>()), fn(whole)),
+      rule(x % x % y, fn(whole)));
   const Matcher<UOp> matcher(kSet);
   std::mt19937 random(7);
   std::vector<UOp> pool = {node("p"), node("q"), number(0), number(1), number(2), invalid()};
-  const Op ops[] = {Op::Add, Op::Mul, Op::CmpLt, Op::CmpNe, Op::FloorDiv, Op::FloorMod, Op::Max, Op::Where, Op::Sink};
+  const Op ops[] = {Op::Add,      Op::Mul, Op::CmpLt, Op::CmpNe, Op::FloorDiv,
+                    Op::FloorMod, Op::Max, Op::Where, Op::Sink};
   int matched = 0;
   for (int i = 0; i < 4000; i++) {
-    const auto pick = [&] { return pool[random() % 2 ? pool.size() - 1 - random() % std::min<size_t>(pool.size(), 12) : random() % 6]; };
+    const auto pick = [&] {
+      return pool[random() % 2 ? pool.size() - 1 - random() % std::min<size_t>(pool.size(), 12)
+                               : random() % 6];
+    };
     const Op o = ops[random() % std::size(ops)];
     const size_t n = o == Op::Sink ? random() % 4 : o == Op::Where ? 3 : 2;
     std::vector<UOp> srcs;
@@ -401,7 +419,8 @@ TEST_CASE("dispatch agrees with trying every rule, on random graphs") {
       for (uint32_t code = 0; code < pattern_form_limit(left, entry.info.n_left) && !expected; code++) {
         const PatternForm form = pattern_form(left, code);
         std::map<int, UOp> bound;
-        if (form.code == 0 && form_is_canonical(left, form) && matches_here(left, form, 0, u, bound)) expected = &entry.info;
+        if (form.code == 0 && form_is_canonical(left, form) && matches_here(left, form, 0, u, bound))
+          expected = &entry.info;
       }
     }
     Match m;

@@ -1,13 +1,5 @@
 // Builds small linear programs, renders them with every renderer, compiles and runs them.
 #pragma once
-#include <array>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <string>
-#include <unordered_set>
-#include <vector>
-
 #include "base/knobs.h"
 #include "renderer/cstyle.h"
 #include "renderer/llvm.h"
@@ -16,8 +8,17 @@
 #include "runtime/cpu/elf_loader.h"
 #include "runtime/cpu/llvm_compiler.h"
 #include "runtime/program.h"
-#include "support/test.h"
 #include "uop/uop.h"
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "support/test.h"
 
 namespace lathe::test {
 
@@ -48,7 +49,8 @@ class LinearProgram {
 inline UOp i32(int64_t v) { return constant(DType::Int32, v); }
 inline UOp f32(double v) { return constant(DType::Float32, v); }
 inline UOp vec(const UOp& buffer, const UOp& at, int64_t n) {
-  return UOp::make(Op::Shrink, {buffer, stack(std::array{at}), stack(std::array{constant(static_cast<int>(n))})});
+  return UOp::make(Op::Shrink,
+                   {buffer, stack(std::array{at}), stack(std::array{constant(static_cast<int>(n))})});
 }
 inline UOp load_if(const UOp& address, const UOp& otherwise, const UOp& gate) {
   return UOp::make(Op::Load, {address, otherwise, gate});
@@ -84,7 +86,9 @@ struct Memory {
     return v;
   }
 };
-inline Memory filled(size_t bytes, uint8_t value = 0xEE) { return Memory(std::vector<uint8_t>(bytes, value)); }
+inline Memory filled(size_t bytes, uint8_t value = 0xEE) {
+  return Memory(std::vector<uint8_t>(bytes, value));
+}
 
 struct Backend {
   std::string name;
@@ -92,11 +96,14 @@ struct Backend {
   int llvm_level = 1;
 };
 inline const std::vector<Backend>& backends() {
-  static const std::vector<Backend> all{{"LLVM level 1", "", 1}, {"LLVM level 3", "", 3}, {"C, cc", "cc"}, {"C, clang-19", "clang-19"}};
+  static const std::vector<Backend> all{
+      {"LLVM level 1", "", 1}, {"LLVM level 3", "", 3}, {"C, cc", "cc"}, {"C, clang-19", "clang-19"}};
   return all;
 }
 
-inline bool has_program(const std::string& name) { return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0; }
+inline bool has_program(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 inline const Renderer& renderer_of(const Backend& b) {
   static const LlvmRenderer llvm;
@@ -105,10 +112,12 @@ inline const Renderer& renderer_of(const Backend& b) {
   return c;
 }
 
-// Runs `linear` on each backend with fresh copies of `memory` and hands what the buffers then hold to `check`.
-inline void run_everywhere(const std::string& name, const std::vector<UOp>& linear, const std::vector<Memory>& memory,
-                           const std::function<void(const std::vector<Memory>&)>& check, std::vector<int64_t> vars = {},
-                           int64_t core = 0) {
+// Runs `linear` on each backend with fresh copies of `memory` and hands what the buffers then hold to
+// `check`.
+inline void run_everywhere(const std::string& name, const std::vector<UOp>& linear,
+                           const std::vector<Memory>& memory,
+                           const std::function<void(const std::vector<Memory>&)>& check,
+                           std::vector<int64_t> vars = {}, int64_t core = 0) {
   static std::map<std::string, bool> present;
   for (const Backend& b : backends()) {
     if (!b.cc.empty() && !present.try_emplace(b.cc, has_program(b.cc)).first->second) continue;

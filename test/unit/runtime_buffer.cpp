@@ -224,6 +224,25 @@ TEST_CASE("NULL counts and holds nothing") {
   CHECK(memory_used() == before);
 }
 
+TEST_CASE("bytes are copied between devices") {
+  auto from = Buffer::make(device("CPU"), 64);
+  from->copy_in(numbered(64));
+  auto to = Buffer::make(device("INTERP:1"), 64);
+  copy_bytes(*to, *from);
+  CHECK(contents(*to) == numbered(64));
+
+  auto upper = Buffer::view(from, 8, 32), lower = Buffer::view(from, 0, 32);  // overlap
+  copy_bytes(*upper, *lower);
+  CHECK(contents(*upper) == numbered(32));
+
+  auto null = Buffer::make(device("NULL"), 64), other = Buffer::make(device("NULL:1"), 64);
+  copy_bytes(*null, *from);
+  copy_bytes(*other, *null);
+  CHECK(other->is_allocated());
+  CHECK(contains(user_error([&] { copy_bytes(*to, *null); }).what(), "no copyout on NULL"));
+  CHECK_THROWS_AS(copy_bytes(*upper, *from), InternalError);
+}
+
 TEST_CASE("device names fold") {
   CHECK(canonical_device_name("cpu") == "CPU");
   CHECK(canonical_device_name("CPU:0") == "CPU");

@@ -109,8 +109,8 @@ TEST_CASE("each rule finds its violation") {
       {kT, "%0 = Reduce [1 2] {op=Add}", "a Reduce folds"},
       {kT, "%0 = Flip weakint [1 2] {axes=[3]}", "one axis number or flag"},
       {kT, "%0 = Flip weakint [1 2] {axes=[1 1]}", "one axis number or flag"},
-      {kT, "%0 = Param float [1.0] {slot=0}", "shapes are Stacks of integers"},
-      {kT, "%0 = Param weakint [] {slot=0}", "memory has a strong dtype"},
+      {kT, "%0 = Param weakint [] {slot=0}", "memory has a strong dtype, that"},
+      {kT, "%0 = Param int [4] {slot=0 dtype=float}", "that of its payload"},
       {kT, "%0 = Param weakint [] {slot=0 space=Alu}", "a variable is a named scalar"},
       {kT, "%0 = Pad weakint [1 2] [1] [2]", "the smaller box"},
       {kT, "%0 = Shrink weakint [1 2] [1] [2]", "the smaller box"},
@@ -140,14 +140,11 @@ TEST_CASE("each rule finds its violation") {
       {kP, "%0 = Add 1:int 2", "no weak dtype"},
       {kP, "%0 = Sink Invalid", "no Invalid"},
       {kP, "%0 = Add 1:int Invalid\n%1 = Sink %0", "no Invalid"},
-      {kP, "%0 = Reduce 1:int {op=Add}", "a Reduce folds"},
       {kP, "%0 = Range long 4:long {id=1}\n%1 = Reduce 1:int %0 {op=Add}", "does not occur"},
       {kP, "%0 = Range short 4:short {id=1}", "loops count in int or long"},
       {kP, "%0 = Special long 4:long {text=\"core_id\"}", "a launch index is an int"},
       {kP, "%0 = Param float [] {slot=-1 space=Alu name=\"x\"}", "arguments are Global memory"},
       {kP, "%0 = Buffer float [4] {slot=9000002}", "arguments are Global memory"},
-      {kP, "%0 = Range int 4:int {id=0}\n%1 = Range int 4:int {id=1}\n%2 = End 0:int %0 %1",
-       "closes exactly one loop"},
       {kP, "%0 = If [true false] 0:int", "the condition of an If is a scalar"},
       {kP, "%0 = EndIf 0:int", "names its If"},
       {kP, "%0 = Range int 2:int {id=0}\n%1 = Index [1.0:float 2.0:float] %0", "constant lanes"},
@@ -161,6 +158,14 @@ TEST_CASE("each rule finds its violation") {
     CAPTURE(rule);
     CHECK((row.rule.empty() ? rule.empty() : contains(rule, row.rule)));
   }
+}
+
+TEST_CASE("sizes are integers") {
+  const UOp size = constant(Scalar(4.0));
+  const UOp u = param(0, {SInt(4)}, DType::Float32).with_srcs({{stack({&size, 1})}});
+  const auto v = find_violation(u, SpecLevel::Tensor);
+  REQUIRE(v.has_value());
+  CHECK(v->rule == "shapes are Stacks of integers");
 }
 
 TEST_CASE("the order of a program is checked") {
@@ -201,6 +206,8 @@ TEST_CASE("the order of a program is checked") {
             b = range(constant(DType::Int32, 2), 2, AxisType::Loop);
   const UOp two = a.src(0), end_a = UOp::make(Op::End, {sink({}), a}),
             end_b = UOp::make(Op::End, {sink({}), b});
+  const UOp end_both = UOp::make(Op::End, {sink({}), a, b});
+  CHECK(list_violation({two, sink({}), a, b, end_both}) == "an End closes exactly one loop");
   CHECK(list_violation({two, sink({}), a, b, end_b, end_a, sink({{end_a}})}) == "");
   CHECK(list_violation({two, sink({}), a, b, end_a, end_b, sink({{end_a}})}) ==
         "an End closes the innermost open loop or If");

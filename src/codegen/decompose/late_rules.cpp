@@ -1,0 +1,139 @@
+#include "codegen/decompose/late_rules.h"
+
+#include "codegen/decompose/typed.h"
+#include "uop/rewrite.h"
+
+#include <cmath>
+#include <unordered_map>
+
+namespace lathe {
+namespace {
+
+using namespace typed;
+
+struct LateContext {
+  const Target& target;
+};
+
+template <Op O>
+bool has(const Match& m) {
+  return m.ctx<LateContext>().target.native_ops.contains(O);
+}
+template <Op O>
+bool lacks(const Match& m) {
+  return !has<O>(m);
+}
+
+// ---- products with reciprocals
+// --------------------------------------------------------------------------------------
+
+// x * (1/y) as x / y where nothing else uses the reciprocal, and it runs in the same loops and as many lanes.
+UOp use_divisions(const UOp& sink) {
+  const std::vector<UOp> order = toposort(sink);
+  std::unordered_map<const Node*, int> users;
+  for (const UOp& u : order)
+    for (const UOp& s : u.srcs())
+      if (s.op() == Op::Reciprocal) users[s.node()]++;
+  if (users.empty()) return sink;
+  std::unordered_map<const Node*, UOp> done;
+  const auto of = [&](const UOp& u) {
+    const auto it = done.find(u.node());
+    return it == done.end() ? u : it->second;
+  };
+  const auto divides = [&](const UOp& product, const UOp& r) {
+    return r.op() == Op::Reciprocal && users[r.node()] == 1 && r.node()->shape == product.node()->shape &&
+           r.ranges() == product.ranges();
+  };
+  SmallVec<UOp, 8> srcs;
+  for (const UOp& u : order) {
+    srcs.clear();
+    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
+    UOp v;
+    for (size_t i = 0; i < 2 && u.op() == Op::Mul && !v; i++)
+      if (divides(u, u.src(i)) && !u.src(1 - i).is_const(-1))
+        v = alu(Op::FDiv, {srcs[1 - i], of(u.src(i).src(0))});
+    if (!v) v = u.with_srcs({srcs.data(), srcs.size()});
+    if (!(v == u)) done.emplace(u.node(), std::move(v));
+  }
+  return of(sink);
+}
+
+// ---- rules
+// ----------------------------------------------------------------------------------------------------------
+
+UOp shift_instead(const Match& m) {
+  const int128 c = m[pat::c0].value().as_int();
+  if (c <= 1 || (c & (c - 1))) return {};
+  int k = 0;
+  while (c >> k != 1) k++;
+  return m.fit(shl(m[pat::x], k));
+}
+
+// !(x < c) is c-1 < x, and !(c < x) is x < c+1, unless the constant leaves the type.
+UOp negate_less(const Match& m) {
+  const UOp &x = m[pat::x], &c = m[pat::c0];
+  if (!is_int(x.dtype()) || !min_value(c.dtype()).less(c.value())) return {};
+  return m.fit(lt(num(c, Scalar(c.value().as_int() - 1)), x));
+}
+UOp negate_more(const Match& m) {
+  const UOp &x = m[pat::x], &c = m[pat::c0];
+  if (!is_int(x.dtype()) || !c.value().less(max_value(c.dtype()))) return {};
+  return m.fit(lt(x, num(c, Scalar(c.value().as_int() + 1))));
+}
+
+// c0 < x < c1 with one number between.
+UOp between(const Match& m) {
+  const UOp &x = m[pat::x], &lo = m[pat::c0], &hi = m[pat::c1];
+  if (!is_int(x.dtype()) || hi.value().as_int() - lo.value().as_int() != 2) return {};
+  const UOp middle = num(lo, Scalar(lo.value().as_int() + 1));
+  return m.fit(has<Op::CmpEq>(m) ? alu(Op::CmpEq, {x, middle})
+                                 : alu(Op::CmpNe, {alu(Op::CmpNe, {x, middle}), constant(Scalar(true))}));
+}
+
+bool fuses(const Match& m) {
+  const DType d = m.root().dtype();
+  return has<Op::MulAcc>(m) && m.ctx<LateContext>().target.has_fma &&
+         (d == DType::Float32 || d == DType::Float64);
+}
+
+UOp plus_negative(const Match& m) {
+  const UOp &x = m[pat::x], &y = m[pat::y];
+  return m.fit(x + (has<Op::Neg>(m) ? alu(Op::Neg, {y}) : mul(y, -1)));
+}
+
+inline constexpr auto kLateRules = [] {
+  using namespace pat;
+  return late_rules(                                                                                       //
+      rule(either_order(x + op<Op::Neg>(y)), op<Op::Sub>(x, y)).when(has<Op::Sub>),                        //
+      rule(either_order(x + y * -1), op<Op::Sub>(x, y)).when(has<Op::Sub>),                                //
+      rule((x * -1).dtypes(is_float), op<Op::Neg>(x)).when(has<Op::Neg>),                                  //
+      rule((x * -1).dtypes(is_int), op<Op::Neg>(x)).when(has<Op::Neg>),                                    //
+      rule((x * c0).dtypes(is_int), fn(shift_instead)).when(has<Op::Shl>),                                 //
+      rule(ne(ne(x, y), true), op<Op::CmpEq>(x, y)).when(has<Op::CmpEq>),                                  //
+      rule(ne(lt(x, c0), true), fn(negate_less)),                                                          //
+      rule(ne(lt(c0, x), true), fn(negate_more)),                                                          //
+      rule(either_order(lt(c0, x) & lt(x, c1)), fn(between)),                                              //
+      rule(ne(x, true) & ne(y, true), ne(x | y, true)).when([](const Match& m) {                           //
+        return is_bool(m[x].dtype()) && is_bool(m[y].dtype());                                             //
+      }),                                                                                                  //
+      rule(lt(op<Op::Neg>(x).dtypes(is_float), op<Op::Neg>(y)), lt(y, x)),                                 //
+      rule(lt(op<Op::Neg>(x).dtypes(is_float), c0), fn([](const Match& m) {                                //
+             return m.fit(lt(num(m[c0], Scalar(-m[c0].value().as_double())), m[x]));                       //
+           })),                                                                                            //
+      rule(either_order(x * y + z), op<Op::MulAcc>(x, y, z)).when(fuses),                                  //
+      rule(op<Op::Sub>(x, y), fn(plus_negative)).when(lacks<Op::Sub>),                                     //
+      rule(op<Op::Neg>(x), fn([](const Match& m) { return m.fit(mul(m[x], -1)); })).when(lacks<Op::Neg>),  //
+      rule(op<Op::CmpEq>(x, y), ne(ne(x, y), true)).when(lacks<Op::CmpEq>),                                //
+      rule(maximum(x, y), where(lt(x, y), y, x)).when(lacks<Op::Max>));
+}();
+
+}  // namespace
+
+UOp use_native_ops(const UOp& sink, const Target& target) {
+  static const Matcher<UOp> rules(kLateRules);
+  LateContext context{target};
+  const UOp divided = target.native_ops.contains(Op::FDiv) ? use_divisions(sink) : sink;
+  return graph_rewrite(divided, rules, {.ctx = context, .name = "use_native_ops"});
+}
+
+}  // namespace lathe

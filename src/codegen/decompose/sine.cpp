@@ -1,0 +1,196 @@
+// sin by reduction to [-pi/4, pi/4]: Cody and Waite for ordinary arguments, Payne and Hanek for huge ones
+// (J.-M. Muller, "Elementary Functions", chapter 11).
+#include "codegen/decompose/transcendental.h"
+#include "codegen/decompose/typed.h"
+
+#include <array>
+#include <limits>
+#include <numbers>
+
+namespace lathe {
+namespace {
+
+using namespace typed;
+
+// x = quarters * pi/2 + d + tail, |d| <= pi/4, |tail| far below the last place of d. Only the low two bits of
+// `quarters` count.
+struct Reduced {
+  UOp quarters;  // int32 or int64
+  UOp d, tail;
+};
+
+struct CodyWaite {
+  DType bits;
+  double round;
+  // pi/2 in parts. Products of the first three with the number of quarters are exact, and so are the
+  // differences.
+  double parts[4];
+};
+constexpr CodyWaite kReduction32{
+    DType::Int32,
+    0x1.8p23,
+    {1.5703125, 4.837512969970703125e-4, 7.549533620476722717285156e-8, 2.56334415159e-12}};
+constexpr CodyWaite kReduction64{DType::Int64,
+                                 0x1.8p52,
+                                 {1.57079632580280303955078125, 9.92093518448200484272092580795e-10,
+                                  6.1232339320535942510208282652e-17, 6.36831716351095013961776675769e-25}};
+
+Reduced reduce_small(const UOp& x) {
+  const CodyWaite& r = x.dtype() == DType::Float32 ? kReduction32 : kReduction64;
+  const UOp t = add(mul(x, 2 / std::numbers::pi), r.round);
+  const UOp n = sub(t, r.round);
+  const auto minus = [&](const UOp& a, int part) { return a + mul(n, -r.parts[part]); };
+  const UOp rest = minus(minus(x, 0), 1);
+  const UOp d = minus(rest, 2);
+  // What rounding took from d, and the last part.
+  return {bitcast(t, r.bits), d, minus(minus(sub(rest, d), 2), 3)};
+}
+
+// 1/(2 pi), the first 32 bits after the point first.
+constexpr uint32_t kInverseTwoPi[] = {
+    0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770, 0x36d8a566, 0x4f10e410, 0x7f9458ea, 0xf7aef158,
+    0x6dc91b8e, 0x909374b8, 0x01924bba, 0x82746487, 0x3f877ac7, 0x2c4a69cf, 0xba208d7d, 0x4baed121,
+    0x3a671c09, 0xad17df90, 0x4e64758e, 0x60d4ce7d, 0x272117e2, 0xef7e4a0e, 0xc7fe25ff, 0xf7816603,
+    0xfbcbc462, 0xd6829b47, 0xdb4d9fb3, 0xc9f2c26d, 0xd3d18fd9, 0xa797fa8b, 0x5d49eeb1, 0xfaf97c5e,
+    0xcf41ce7d, 0xe294a4ba, 0x9afed7ec, 0x47e35742, 0x1580cc11, 0xbf1edaea, 0xfc33ef08, 0x26bd0d87};
+
+// 32 bits of 1/(2 pi) from `bit` after the point; zeros before it.
+constexpr uint32_t inverse_two_pi(int bit) {
+  const auto word = [](int i) { return i < 0 ? uint64_t{0} : uint64_t{kInverseTwoPi[i]}; };
+  const int i = bit >= 0 ? bit / 32 : -((31 - bit) / 32);
+  const uint64_t both = word(i) << 32 | word(i + 1);
+  return static_cast<uint32_t>(both >> (32 - (bit - 32 * i)));
+}
+static_assert(inverse_two_pi(0) == 0x28be60db && inverse_two_pi(-32) == 0 &&
+              inverse_two_pi(-8) == 0x0028be60);
+static_assert(inverse_two_pi(36) == 0x391054a7);
+
+// n words (as uint64, below 2^32 each) of 1/(2 pi) from bit `base` + `offset`, 0 <= offset < 32 * 2^levels.
+// The words are picked by halving a list of candidates once for each bit of the word number.
+std::vector<UOp> window(const UOp& offset, int base, int n, int levels) {
+  std::vector<UOp> words;
+  for (int i = 0; i < n + (1 << levels); i++)
+    words.push_back(constant(DType::UInt32, int64_t{inverse_two_pi(base + 32 * i)}));
+  for (int level = levels - 1; level >= 0; level--) {
+    const UOp far = differs(bits_and(offset, int64_t{32} << level), 0);
+    for (size_t i = 0; i + (size_t{1} << level) < words.size(); i++)
+      words[i] = where(far, words[i + (size_t{1} << level)], words[i]);
+    words.resize(words.size() - (size_t{1} << level));
+  }
+  const UOp shift = bits_and(offset, 31), back = sub(num(shift, 31), shift);
+  std::vector<UOp> out;
+  for (int i = 0; i < n; i++) {
+    const size_t k = static_cast<size_t>(i);
+    out.push_back(cast((words[k] << shift) | (shr(words[k + 1], 1) >> back), DType::UInt64));
+  }
+  return out;
+}
+
+// |x| / (2 pi) without its whole part: high * 2^-64 + low * 2^-128.
+struct Turns {
+  UOp high, low;  // uint64; no low word where high alone is exact enough
+};
+
+UOp low_half(const UOp& v) { return bits_and(v, int64_t{0xffffffff}); }
+
+// 24 bits of mantissa times 96 of the constant: the least distance of a float from a multiple of pi/2 is
+// 2^-30, so 64 bits of the product leave 30 good ones.
+Turns turns_of_single(const UOp& magnitude_bits) {
+  const UOp mantissa = cast(bits_or(bits_and(magnitude_bits, 0x7fffff), 0x800000), DType::UInt64);
+  const UOp offset = sub(shr(magnitude_bits, 23), 127);
+  const std::vector<UOp> f = window(offset, -23, 3, 2);
+  return {shl(mantissa * f[0], 32) + mantissa * f[1] + shr(mantissa * f[2], 32), {}};
+}
+
+// 53 bits times 192, in columns of 32 bits; the least distance is 2^-62.
+Turns turns_of_double(const UOp& magnitude_bits) {
+  const UOp mantissa =
+      bits_or(bits_and(magnitude_bits, Scalar((int64_t{1} << 52) - 1)), Scalar(int64_t{1} << 52));
+  const UOp offset = cast(sub(shr(magnitude_bits, 52), 1043), DType::UInt32);
+  const std::vector<UOp> f = window(offset, -32, 6, 5);
+  const UOp m[2] = {low_half(mantissa), shr(mantissa, 32)};
+  UOp columns[7];
+  const auto put = [&](int column, const UOp& v) {
+    if (column < 6) columns[column] = columns[column] ? columns[column] + v : v;
+  };
+  for (int i = 0; i < 6; i++)
+    for (int k = 0; k < 2; k++) {
+      const UOp product = m[k] * f[static_cast<size_t>(5 - i)];
+      put(i + k, low_half(product));
+      put(i + k + 1, shr(product, 32));
+    }
+  for (int i = 1; i < 6; i++) columns[i] = columns[i] + shr(columns[i - 1], 32);
+  return {shl(columns[5], 32) + low_half(columns[4]), shl(low_half(columns[3]), 32) + low_half(columns[2])};
+}
+
+Reduced reduce_huge(const UOp& x, const UOp& magnitude_bits, bool has_double) {
+  const bool is_single = x.dtype() == DType::Float32;
+  const Turns turns = is_single ? turns_of_single(magnitude_bits) : turns_of_double(magnitude_bits);
+  const UOp quarters = shr(add(turns.high, Scalar(int64_t{1} << 61)), 62);
+  const UOp rest = cast(sub(turns.high, shl(quarters, 62)), DType::Int64);
+  const DType wide = is_single && !has_double ? DType::Float32 : DType::Float64;
+  UOp angle = cast(rest, wide);
+  if (turns.low) angle = angle + mul(cast(turns.low, wide), 0x1p-64);
+  angle = mul(angle, 2 * std::numbers::pi * 0x1p-64);
+  const UOp negative = less(x, 0.0);
+  angle = where(negative, sub(num(angle, 0.0), angle), angle);
+  const UOp forward = cast(quarters, is_single ? DType::Int32 : DType::Int64);
+  const UOp d = cast(angle, x.dtype());
+  const UOp tail = wide == x.dtype() ? num(x, 0.0) : cast(sub(angle, cast(d, wide)), x.dtype());
+  return {where(negative, sub(num(forward, 0), forward), forward), d, tail};
+}
+
+// sin(d) = d + d^3 * S(d^2), cos(d) = 1 - d^2/2 + d^4 * C(d^2) on [-pi/4, pi/4].
+constexpr double kSin32[] = {-0.166666546022670075, 0.00833216029141087832, -0.000195152180614528881};
+constexpr double kCos32[] = {1.0, -0.5, 0.0416666456701554282, -0.00138873156164940526,
+                             0.000024433082687078098};
+constexpr double kSin64[] = {-0.166666666666666307,  0.00833333333332210733,  -0.00019841269829580169,
+                             2.75573136180184423e-6, -2.50507472183662264e-8, 1.58961976456392684e-10};
+constexpr double kCos64[] = {1.0,
+                             -0.5,
+                             0.0416666666666665928,
+                             -0.00138888888888730404,
+                             0.000024801587288841402,
+                             -2.7557314176240998e-7,
+                             2.08757004162341764e-9,
+                             -1.13585139599363543e-11};
+
+UOp sin_of_reduced(const Reduced& r) {
+  const bool is_single = r.d.dtype() == DType::Float32;
+  const std::span<const double> s =
+      is_single ? std::span<const double>(kSin32) : std::span<const double>(kSin64);
+  const std::span<const double> c =
+      is_single ? std::span<const double>(kCos32) : std::span<const double>(kCos64);
+  const UOp square = r.d * r.d;
+  const UOp sine = r.d + (polynomial(square, s) * square * r.d + r.tail);
+  const UOp cosine = polynomial(square, c);
+  const UOp value = where(differs(bits_and(r.quarters, 1), 0), cosine, sine);
+  // Bit 1 of the quarters becomes the sign bit.
+  const int width = bit_width(r.quarters.dtype());
+  const UOp sign = shl(bits_and(r.quarters, 2), width - 2);
+  return bitcast(bitcast(value, r.quarters.dtype()) ^ sign, r.d.dtype());
+}
+
+}  // namespace
+
+UOp sin_expression(const UOp& x, double largest, bool has_double) {
+  const bool is_single = x.dtype() == DType::Float32;
+  const double limit = is_single ? kSinReduction32 : kSinReduction64;
+  Reduced r = reduce_small(x);
+  if (largest > limit) {
+    // Unsigned, so that one comparison leaves out what is below the limit, infinities and NaN, which give NaN
+    // anyway.
+    const DType bits = is_single ? DType::UInt32 : DType::UInt64;
+    const int width = bit_width(bits);
+    const UOp magnitude = bits_and(bitcast(x, bits), Scalar((int128{1} << (width - 1)) - 1));
+    const int128 first = static_cast<int128>(encode(Scalar(limit), x.dtype()));
+    const int128 infinity =
+        static_cast<int128>(encode(Scalar(std::numeric_limits<double>::infinity()), x.dtype()));
+    const UOp huge = less(sub(magnitude, Scalar(first)), Scalar(infinity - first));
+    const Reduced h = reduce_huge(x, magnitude, has_double);
+    r = {where(huge, h.quarters, r.quarters), where(huge, h.d, r.d), where(huge, h.tail, r.tail)};
+  }
+  return sin_of_reduced(r);
+}
+
+}  // namespace lathe

@@ -1,0 +1,101 @@
+#include "codegen/decompose/transcendental.h"
+
+#include "codegen/decompose/typed.h"
+
+#include <cmath>
+#include <limits>
+
+namespace lathe {
+namespace {
+
+using namespace typed;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// (2^x - 1) / x on [-1/2, 1/2].
+constexpr double kExp2Single[] = {0.693147182,   0.240226462,   0.0555031039,
+                                  0.00961766299, 0.00134066434, 0.000155946895};
+constexpr double kExp2Double[] = {0.693147180559945308,   0.240226506959100711,    0.0555041086648217337,
+                                  0.00961812910762856124, 0.00133335581463817387,  0.00015403530393171838,
+                                  1.52527338648445994e-5, 1.32154870034048544e-6,  1.01780475313853284e-7,
+                                  7.05481483776857868e-9, 4.45723928351612441e-10, 2.58552371466580024e-11};
+constexpr double kExp2Medium[] = {0.693147180541,   0.240226506947,   0.0555041095923,  0.00961812955884,
+                                  0.00133334341577, 0.00015403098203, 1.5314209192e-05, 1.33441844285e-06};
+static_assert(std::size(kExp2Medium) == 8);
+
+// (log2(1+t) - t) / t on [sqrt(1/2) - 1, sqrt(2) - 1].
+constexpr double kLog2Single[] = {0.44269504083,  -0.721347351501, 0.480898241056, -0.360696649413,
+                                  0.288567408494, -0.239617403642, 0.204600617657, -0.191062751557,
+                                  0.186174973217, -0.109949573678};
+// (atanh(s) * 2 - 2*s) / s^3 as a polynomial in s^2, for the same t and s = t / (2+t): ln(1+t) is 2 atanh(s).
+constexpr double kLnDouble[] = {0.666666666666673416, 0.399999999994163678, 0.285714287420163585,
+                                0.222221986106989978, 0.181835624095645843, 0.153140987188103961,
+                                0.147954763743322885};
+constexpr double kLnMedium[] = {0.666666656486425202, 0.40000334535442455, 0.285373469024172938,
+                                0.235814735360375727};
+
+struct FloatBits {
+  DType bits;         // the integer type of the same width
+  int mantissa;       // stored bits
+  int bias;           // of the exponent
+  double round;       // adding it to |x| < 2^(mantissa-1) leaves the nearest integer in the low bits
+  int64_t sqrt_half;  // bits of sqrt(1/2)
+  double least;       // smallest normal number
+};
+constexpr FloatBits kBits32{DType::Int32, 23, 127, 0x1.8p23, 0x3f3504f3, 0x1p-126};
+constexpr FloatBits kBits64{DType::Int64, 52, 1023, 0x1.8p52, 0x3fe6a09e667f3bcd, 0x1p-1022};
+const FloatBits& bits_of(DType d) {
+  CHECK(d == DType::Float32 || d == DType::Float64, "a transcendental function of {}", dtype_name(d));
+  return d == DType::Float32 ? kBits32 : kBits64;
+}
+
+}  // namespace
+
+// x = n + f with n the nearest integer; 2^x = 2^(n/2) * 2^(n - n/2) * 2^f, so that neither factor leaves the
+// normal range while their product may overflow or become subnormal. `round` carries twice the bias of the
+// exponent: the low bits of t are n + 2*bias, and half of that is a biased exponent.
+UOp exp2_expression(const UOp& x, Precision precision) {
+  const bool is_single = x.dtype() == DType::Float32;
+  const FloatBits& f = bits_of(x.dtype());
+  const std::span<const double> c = is_single                        ? std::span<const double>(kExp2Single)
+                                    : precision == Precision::Single ? std::span<const double>(kExp2Medium)
+                                                                     : std::span<const double>(kExp2Double);
+  // Beyond these, results are infinite and zero.
+  const UOp clamped = at_least(at_most(x, f.bias + 2), -f.bias - f.mantissa - 10);
+  const double round = f.round + 2 * f.bias;
+  const UOp t = add(clamped, round);
+  const UOp fraction = sub(clamped, sub(t, round));
+  const UOp power = add(polynomial(fraction, c) * fraction, 1.0);
+  const UOp n = bitcast(t, f.bits);
+  const UOp half = shr(n, 1);
+  const auto scale = [&](const UOp& exponent) { return bitcast(shl(exponent, f.mantissa), x.dtype()); };
+  return power * scale(half) * scale(sub(n, half));
+}
+
+// x = 2^e * m with m in [sqrt(1/2), sqrt(2)): log2(x) = e + log2(m), and no digits cancel between the two.
+UOp log2_expression(const UOp& x, Precision precision) {
+  const FloatBits& f = bits_of(x.dtype());
+  const UOp tiny = less(x, f.least);
+  const UOp scaled = where(tiny, mul(x, std::ldexp(1.0, f.mantissa + 2)), x);
+  const UOp bits = bitcast(scaled, f.bits);
+  const UOp exponent = shr(sub(bits, Scalar(f.sqrt_half)), f.mantissa);
+  const UOp t = sub(bitcast(sub(bits, shl(exponent, f.mantissa)), x.dtype()), 1.0);
+  const UOp e = cast(exponent, x.dtype()) + select(tiny, Scalar(-(f.mantissa + 2.0)), num(x, 0.0));
+  UOp tail;  // log2(m) - t
+  if (x.dtype() == DType::Float32) {
+    tail = polynomial(t, kLog2Single) * t;
+  } else {
+    // ln(1+t) = t - (t^2/2 - s * (t^2/2 + R(s^2))), as in fdlibm's e_log.c; log2 is that times 1 + 0.4427.
+    const std::span<const double> c = precision == Precision::Single ? std::span<const double>(kLnMedium)
+                                                                     : std::span<const double>(kLnDouble);
+    const UOp s = t * alu(Op::Reciprocal, {add(t, 2.0)});
+    const UOp square = s * s, half = mul(t * t, 0.5);
+    const UOp below = sub(half, s * (half + polynomial(square, c) * square));
+    tail = sub(mul(sub(t, below), 0.44269504088896340736), below);
+  }
+  const UOp result = e + (t + tail);
+  const UOp not_positive = select(differs(x, 0.0), Scalar(std::nan("")), num(x, -kInfinity));
+  return where(more(x, 0.0), where(less(x, kInfinity), result, x), not_positive);
+}
+
+}  // namespace lathe

@@ -1,0 +1,29 @@
+// exp2, log2 and sin as branch-free expressions in +, *, comparisons and bit operations.
+//
+// `x` is float32 or float64, of any shape. Errors are in units in the last place of the result, over all
+// arguments unless said, and hold with and without fused multiply-add. Subnormal arguments and results,
+// infinities and NaN are exact. Coefficients are minimax fits of the relative error (Remez exchange).
+#pragma once
+#include "uop/uop.h"
+
+namespace lathe {
+
+enum class Precision : uint8_t {
+  Full,
+  Single,  // float64 in, relative error below 2^-37: enough for a result that is rounded to float32
+};
+
+// float32: 1.04 (with fma 0.9). float64: 1.2.
+UOp exp2_expression(const UOp& x, Precision precision = Precision::Full);
+
+// float32: 1.2. float64: 2.
+UOp log2_expression(const UOp& x, Precision precision = Precision::Full);
+
+// float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| > 10^8. `largest` bounds |x|: below
+// kSinReduction32 or kSinReduction64 the reduction for huge arguments, most of the work, is left out.
+// `has_double`: float64 may be computed with; without it float32 is 3 ulp where |x| > kSinReduction32.
+UOp sin_expression(const UOp& x, double largest, bool has_double);
+inline constexpr double kSinReduction32 = 4096;
+inline constexpr double kSinReduction64 = 1e8;
+
+}  // namespace lathe

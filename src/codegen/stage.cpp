@@ -1,0 +1,93 @@
+#include "codegen/stage.h"
+
+#include <algorithm>
+
+#include "codegen/actions.h"
+#include "codegen/expand.h"
+
+namespace lathe {
+namespace {
+
+bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread || t == AxisType::Global; }
+
+// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch.
+std::vector<UOp> inner_ranges(const UOp& load) {
+  std::vector<UOp> out;
+  for (const Node* r : load.ranges())
+    if (!is_outer(std::get<RangeArg>(r->arg).type)) out.emplace_back(r);
+  std::stable_partition(out.begin(), out.end(), [](const UOp& r) { return r.range().type != AxisType::Vector; });
+  return out;
+}
+
+int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
+
+UOp position_in(const std::vector<UOp>& ranges) {
+  UOp at;
+  int64_t stride = 1;
+  for (size_t k = ranges.size(); k-- > 0;) {
+    const UOp term = ranges[k] * stride;
+    at = at ? term + at : term;
+    stride *= size_of(ranges[k]);
+  }
+  return at;
+}
+
+}  // namespace
+
+std::vector<UOp> stageable_loads(const UOp& body) {
+  std::vector<UOp> out;
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::Load || u.src(0).op() != Op::Index || u.src(0).src(0).op() != Op::Param) continue;
+    const UOp& i = u.src(0).src(1);
+    const bool gated = i.op() == Op::Where && i.src(2).is_invalid();
+    if (!gated && u.n_srcs() == 1) out.push_back(u);
+  }
+  return out;
+}
+
+StagePlan plan_stage(const UOp& body, const UOp& load) {
+  const std::vector<UOp> inner = inner_ranges(load);
+  if (inner.empty()) return {};
+  StagePlan plan{item_size(load.dtype()), 1};
+  for (const UOp& r : inner) {
+    if (!r.src(0).is_const()) return {};
+    plan.bytes *= size_of(r);
+  }
+  for (const UOp& r : kernel_axes(body)) {
+    const RangeSet& open = load.ranges();
+    const bool used = std::find(open.begin(), open.end(), r.node()) != open.end();
+    if (!used && is_outer(r.range().type)) plan.uses *= static_cast<double>(size_of(r));
+  }
+  return plan;
+}
+
+UOp stage_load(const UOp& body, int access) {
+  const std::vector<UOp> loads = stageable_loads(body);
+  if (access < 0 || static_cast<size_t>(access) >= loads.size()) user_runtime_error("Stage({}, 0): no such load", access);
+  const UOp& load = loads[static_cast<size_t>(access)];
+  const StagePlan plan = plan_stage(body, load);
+  if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
+  const std::vector<UOp> inner = inner_ranges(load);
+  int next = next_range_id(body);
+  std::vector<UOp> copied;
+  std::vector<RangeChange> changes;
+  for (const UOp& r : inner) {
+    const AxisType type = r.range().type == AxisType::Vector ? AxisType::Vector : AxisType::Loop;
+    copied.push_back(range(size_of(r), next++, type));
+    changes.push_back({r, copied.back(), {copied.back()}});
+  }
+  auto arg = std::make_shared<ParamArg>();
+  arg->slot = next;  // unique in the body: range ids only grow
+  arg->dtype = load.dtype();
+  arg->space = AddrSpace::Reg;
+  arg->name = "stage";
+  const int64_t n = plan.bytes / item_size(load.dtype());
+  const UOp scratch = UOp::make(Op::Buffer, {shape_node({SInt(n)})}, ParamPtr(std::move(arg)));
+  SmallVec<UOp, 6> end{store(index(scratch, position_in(copied)), change_ranges(load, changes))};
+  for (const UOp& r : copied) end.push_back(r);
+  const UOp filled = UOp::make(Op::End, DType::Void, {end.data(), end.size()});
+  const UOp state = UOp::make(Op::After, scratch.dtype(), {scratch, filled});
+  return substitute(body, {{load, lathe::load(index(state, position_in(inner)))}});
+}
+
+}  // namespace lathe

@@ -1,0 +1,204 @@
+#include "uop/gates.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "uop/comparison.h"
+#include "uop/linear_terms.h"
+#include "uop/rewrite.h"
+#include "uop/simplify.h"
+
+namespace lathe {
+namespace {
+
+constexpr OpSet kIrreducible = {Op::Const, Op::Special, Op::Range, Op::Param};
+// A gate of more clauses, or an index of more nodes, is left alone: each clause simplifies the index anew.
+constexpr size_t kMaxClauses = 16, kMaxIndexNodes = 1000;
+
+// `s` with m*X replaced by m*by, for the largest share of X that all its terms allow; false where X does not occur.
+bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
+  if (x.terms.empty() || x.constant != 0) return false;
+  LinearSum out = s;
+  int128 share = 0;
+  for (const Term& t : x.terms) {
+    const auto it = std::find_if(out.terms.begin(), out.terms.end(), [&](const Term& o) { return o.base == t.base; });
+    if (it == out.terms.end() || it->factor % t.factor != 0) return false;
+    const int128 m = it->factor / t.factor;
+    if (share != 0 && m != share) return false;
+    share = m;
+    out.terms.erase(it);
+  }
+  out.add(by, share);
+  out.normalize();
+  s = std::move(out);
+  return true;
+}
+
+// `u` with the expression x replaced, also where x is part of a larger sum. Does not look into addresses.
+UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
+  const std::optional<LinearSum> pattern = LinearSum::of(x);
+  std::unordered_map<const Node*, UOp> done{{x.node(), by}};
+  auto now = [&](const UOp& s) {
+    const auto it = done.find(s.node());
+    return it == done.end() ? s : it->second;
+  };
+  for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index; })) {
+    if (n == x) continue;
+    if (pattern && pattern->terms.size() > 1 && n.op() == Op::Add && n.dtype() == DType::WeakInt) {
+      std::optional<LinearSum> s = LinearSum::of(n);
+      if (s && replace_in_sum(*s, *pattern, by)) {
+        for (Term& t : s->terms) t.base = now(t.base);
+        s->normalize();
+        done.emplace(n.node(), s->to_uop());
+        continue;
+      }
+    }
+    SmallVec<UOp, 4> srcs;
+    bool changed = false;
+    for (const UOp& s : n.srcs()) {
+      srcs.push_back(now(s));
+      changed = changed || !(srcs.back() == s);
+    }
+    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
+  }
+  return now(u);
+}
+
+// An expression and a variable that stands for it with the bounds that the gate gives.
+struct Stand {
+  UOp x, variable;
+};
+std::optional<Stand> stand_for(const UOp& x, int128 lo, int128 hi, size_t number) {
+  const bool fits = lo >= INT64_MIN / 4 && hi <= INT64_MAX / 4;
+  if (!fits || lo > hi || x.dtype() != DType::WeakInt) return std::nullopt;
+  return Stand{x, variable("gate" + std::to_string(number), static_cast<int64_t>(lo), static_cast<int64_t>(hi))};
+}
+
+struct Bound {
+  UOp x;
+  std::optional<int128> lo, hi;
+};
+// Bounds of expressions that hold where all clauses do.
+SmallVec<Bound, 4> bounds_of(std::span<const UOp> clauses) {
+  SmallVec<Bound, 4> out;
+  for (const UOp& clause : clauses) {
+    const std::optional<BoundClause> b = bound_clause(clause);
+    if (!b) continue;
+    auto it = std::find_if(out.begin(), out.end(), [&](const Bound& o) { return o.x == b->x; });
+    if (it == out.end()) {
+      out.push_back({b->x, {}, {}});
+      it = out.end() - 1;
+    }
+    if (b->is_upper)
+      it->hi = it->hi ? std::min(*it->hi, b->limit) : b->limit;
+    else
+      it->lo = it->lo ? std::max(*it->lo, b->limit) : b->limit;
+  }
+  return out;
+}
+
+// `u` simplified with the stand in place of its expression, and the expression put back; `u` where it does not occur.
+UOp simplify_with(const UOp& u, const Stand& stand) {
+  const UOp replaced = replace_expression(u, stand.x, stand.variable);
+  if (replaced == u) return u;
+  return simplify(substitute(simplify(replaced), {{stand.variable, stand.x}}));
+}
+
+// X0 + X1 + … >= 1 over variables that are never negative means that some Xi >= 1: what all the cases agree on holds.
+UOp simplify_by_cases(const UOp& u, const UOp& sum) {
+  UOp agreed;
+  for (const UOp& x : split_operands(sum, Op::Add)) {
+    if (!kIrreducible.contains(x.op()) || x.bounds().lo.less(Scalar(0))) return u;
+    const std::optional<Stand> stand = stand_for(x, 1, x.bounds().hi.as_int(), 0);
+    if (!stand) return u;
+    const UOp one = simplify_with(u, *stand);
+    if (one == u || (agreed && !(agreed == one))) return u;
+    agreed = one;
+  }
+  return agreed;
+}
+
+bool has_address(const UOp& u) {
+  const std::vector<UOp> nodes = toposort(u);
+  return std::any_of(nodes.begin(), nodes.end(), [](const UOp& n) { return n.op() == Op::Index; });
+}
+
+}  // namespace
+
+UOp simplify_under(const UOp& gate, const UOp& u) {
+  const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
+  if (clauses.size() > kMaxClauses || u.is_const() || toposort(u).size() > kMaxIndexNodes) return u;
+  UOp out = u;
+  SmallVec<Stand, 4> stands;
+  for (const Bound& b : bounds_of({clauses.data(), clauses.size()})) {
+    const Bounds& own = b.x.bounds();
+    const int128 lo = b.lo ? std::max(*b.lo, own.lo.as_int()) : own.lo.as_int();
+    const int128 hi = b.hi ? std::min(*b.hi, own.hi.as_int()) : own.hi.as_int();
+    const std::optional<Stand> stand = stand_for(b.x, lo, hi, stands.size());
+    if (!stand) continue;
+    stands.push_back(*stand);
+    out = simplify_with(out, *stand);
+    if (b.lo == 1 && b.x.op() == Op::Add) out = simplify_by_cases(out, b.x);
+  }
+  if (stands.size() < 2) return out;
+  UOp all = out;
+  for (const Stand& s : stands) all = replace_expression(all, s.x, s.variable);
+  if (all == out) return out;
+  all = simplify(all);
+  for (const Stand& s : stands) all = substitute(all, {{s.variable, s.x}});
+  return simplify(all);
+}
+
+UOp simplify_gate(const UOp& gate) {
+  const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
+  if (clauses.size() < 2 || clauses.size() > kMaxClauses || has_address(gate)) return gate;
+  struct Ranked {
+    UOp clause;
+    int uses;  // other clauses that contain its expression
+  };
+  SmallVec<Ranked, 8> ranked;
+  for (const UOp& clause : clauses) {
+    const std::optional<BoundClause> b = bound_clause(clause);
+    int uses = 0;
+    if (b)
+      for (const UOp& other : clauses) uses += !(other == clause) && !(replace_expression(other, b->x, constant(0)) == other);
+    ranked.push_back({clause, uses});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) { return a.uses > b.uses; });
+  SmallVec<UOp, 8> kept;
+  bool changed = false;
+  for (const Ranked& r : ranked) {
+    if (std::find(kept.begin(), kept.end(), r.clause) != kept.end()) {
+      changed = true;
+      continue;
+    }
+    const UOp so_far = join_operands({kept.data(), kept.size()}, Op::And, constant(Scalar(true)));
+    kept.push_back(kept.empty() ? r.clause : simplify_under(so_far, r.clause));
+    changed = changed || !(kept.back() == r.clause);
+  }
+  return changed ? simplify(join_operands({kept.data(), kept.size()}, Op::And, {})) : gate;
+}
+
+namespace {
+
+using namespace pat;
+
+UOp simplify_gated_index(const Match& m) {
+  const UOp &g = m[gate], &i = m[idx];
+  if (!is_int(i.dtype()) || g.is_const()) return {};
+  const UOp new_gate = simplify_gate(g);
+  const UOp new_index = simplify_under(new_gate, i);
+  return new_gate == g && new_index == i ? UOp() : where(new_gate, new_index, invalid());
+}
+
+constexpr auto kGateRules = rules(rule(where(gate, idx, inv), fn(simplify_gated_index)));
+
+}  // namespace
+
+UOp simplify_gates(const UOp& root) {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kGateRules)});
+  return graph_rewrite(root, *matcher, {.name = "simplify gates"});
+}
+
+}  // namespace lathe

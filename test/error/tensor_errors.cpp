@@ -1,0 +1,179 @@
+// What the tensor API refuses: kind and text of each error.
+#include "tensor/tensor.h"
+
+#include <functional>
+
+#include "support/test.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+using Kind = UserError::Kind;
+
+void check_error(Kind kind, std::string_view text, const std::function<void()>& f) {
+  const UserError error = user_error(f);
+  INFO("got: ", std::string(error.what()));
+  INFO("expected: ", std::string(text));
+  CHECK(to_string(error.kind()) == to_string(kind));
+  CHECK(contains(error.what(), text));
+}
+
+Tensor two() { return Tensor::from({1.0, 2.0}); }
+Tensor bytes2() { return Tensor::from({1, 2}, {DType::Int8}); }
+
+}  // namespace
+
+TEST_CASE("indexing") {
+  const Tensor a = two();
+  check_error(Kind::Index, "index=[True, False] contains non-int element", [&] { a.index({{true, false}}); });
+  check_error(Kind::Index, "index=[0, 1.5] contains non-int element", [&] { a.index({{0, 1.5}}); });
+  check_error(Kind::Index, "too many indices (2) for 1D", [&] { a.at(1, 2); });
+  check_error(Kind::Index, "index=5 is out of bounds with size=2", [&] { a.at(5); });
+  check_error(Kind::Index, "index=-3 is out of bounds with size=2", [&] { a.at(-3); });
+  check_error(Kind::Value, "cannot have 0 as step", [&] { a.at(Slice{none, none, 0}); });
+  check_error(Kind::Index, "indices can only have a single ellipsis", [&] { a.at(ellipsis, ellipsis); });
+  check_error(Kind::Index, "index dtype dtypes.float is not supported", [&] { a.at(two()); });
+  check_error(Kind::Index, "index dtype dtypes.bool is not supported", [&] { a.at(a.gt(1)); });
+  check_error(Kind::Index, "cannot broadcast indices",
+              [] { Tensor::zeros({2, 2}).at(Tensor::from({0, 1}), Tensor::from({0, 1, 0})); });
+  check_error(Kind::Value, "self.ndim must equal index.ndim", [&] { a.gather(0, Tensor::from({{0}})); });
+  check_error(Kind::Runtime, "expect integer dtype for one hot", [&] { a.one_hot(3); });
+  check_error(Kind::Value, "num_classes must be non-negative", [] { Tensor::from({1}).one_hot(-1); });
+}
+
+TEST_CASE("writing") {
+  Tensor a = two(), weak = Tensor(2.0).expand({4});
+  check_error(Kind::Runtime, "assign dtype mismatch dtypes.float != dtypes.int",
+              [&] { a.assign(Tensor::from({1, 2})); });
+  Tensor l = Tensor::from(std::vector<int64_t>{1, 2});
+  check_error(Kind::Runtime, "assign dtype mismatch dtypes.long != dtypes.float", [&] { l.assign(two()); });
+  check_error(Kind::Runtime, "assign dtype mismatch dtypes.int != dtypes.weakfloat", [] {
+    Tensor i = Tensor::from({1});
+    i += 0.5;
+  });
+  check_error(Kind::Value, "cannot broadcast (3,) to new_shape=(2,)", [&] { a.assign(Tensor::ones({3})); });
+  check_error(Kind::Runtime, "setitem dtype mismatch", [&] { a.set({0}, Tensor::from({1}).at(0)); });
+  check_error(Kind::Runtime, "cannot setitem into a weak tensor", [&] { weak.set({0}, 1); });
+  check_error(Kind::Runtime, "result would be lost", [&] { (a + 1).at(0) += 1; });
+  check_error(Kind::Runtime, "elements share memory", [&] { a.expand({3, 2}).assign(Tensor::ones({3, 2})); });
+  check_error(Kind::Value, "replace shape mismatch (2,) != (3,)", [&] { a.replace(Tensor::ones({3})); });
+}
+
+TEST_CASE("movement") {
+  const Tensor a = two();
+  check_error(Kind::Value, "size mismatch, can't reshape ((2,)) -> ((3,))", [&] { a.reshape({3}); });
+  check_error(Kind::Runtime, "only one dimension can be inferred using -1, getting (-1, -1)",
+              [&] { a.reshape({-1, -1}); });
+  check_error(Kind::Value, "size mismatch", [] { Tensor::ones({3}).reshape({2, -1}); });
+  check_error(Kind::Value, "cannot broadcast (2,) to new_shape=(3,)", [&] { a.expand({3}); });
+  check_error(Kind::Value, "cannot broadcast (2,) to new_shape=()", [&] { a.expand({}); });
+  check_error(Kind::Runtime, "order is not a valid permutation, getting (0, 0)",
+              [] { Tensor::ones({2, 2}).permute({0, 0}); });
+  check_error(Kind::Index, "dim=3 out of range [-1, 0]", [&] { a.squeeze(3); });
+  check_error(Kind::Runtime, "dim can appear at most once", [] { Tensor::ones({2, 2}).flip({0, 0}); });
+  check_error(Kind::Value, "shrink needs bounds for every axis", [&] { a.shrink({{0, 1}, {0, 1}}); });
+  check_error(Kind::Value, "invalid shrink", [&] { a.shrink({{0, 3}}); });
+  check_error(Kind::Value, "Flat padding must have even number of pads", [&] { a.pad({1}); });
+  check_error(Kind::Value, "Padding value causes wrapping around more than once.",
+              [&] { a.pad({3, 0}, PadMode::Circular); });
+  check_error(Kind::Value, "should be less than the input size=2", [&] { a.pad({2, 0}, PadMode::Reflect); });
+  check_error(Kind::Value, "all shapes must match for stack, got [(2,), (3,)]",
+              [&] { Tensor::stack({a, Tensor::ones({3})}); });
+  check_error(Kind::Value, "all shapes must match off dim=0 for cat",
+              [&] { Tensor::cat({a, Tensor::ones({2, 2})}); });
+  check_error(Kind::Value, "expect sizes to sum exactly to 2, but got 3", [&] { a.split({1, 2}); });
+  check_error(Kind::Value, "expect chunks to be greater than 0", [&] { a.chunk(0); });
+  check_error(Kind::Value, "expect input to be 1-D", [] { Tensor::ones({2, 2}).diag(); });
+  check_error(Kind::Runtime, "diagonal dimensions cannot be identical",
+              [] { Tensor::ones({2, 2}).diagonal(0, 1, -1); });
+  check_error(Kind::Runtime, "shifts and dims must have the same length", [&] { a.roll({1, 2}, Ints(0)); });
+  check_error(Kind::Runtime, "step must be > 0", [&] { a.unfold(0, 1, 0); });
+  check_error(Kind::Runtime, "maximum size for tensor at dimension 0 is 2 but size is 3",
+              [&] { a.unfold(0, 3, 1); });
+  check_error(Kind::Value, "kernel size cannot be greater than actual input size", [&] { a.pool(3); });
+}
+
+TEST_CASE("elementwise") {
+  const Tensor i8 = bytes2(), f = two();
+  check_error(Kind::Runtime, "base needs to be float", [&] { i8.pow(-1); });
+  CHECK_NOTHROW(i8.pow(0.5));
+  check_error(Kind::Runtime, "where cond must be bool, got dtypes.char", [&] { i8.where(1, 0); });
+  check_error(Kind::Runtime, "shift operands must be int, got [dtypes.char, dtypes.float]", [&] { i8 << f; });
+  check_error(Kind::Index, "cannot be broadcast to a single shape", [&] { f + Tensor::ones({3}); });
+  check_error(Kind::Runtime, "at least one of 'min_' or 'max_'", [&] { f.clamp({}, {}); });
+  check_error(Kind::Runtime, "approximate must be either", [&] { f.gelu("exact"); });
+  check_error(Kind::Runtime, "unsupported size in bitcast",
+              [] { Tensor::from({1, 2, 3}, {DType::Int8}).bitcast(DType::Int32); });
+  check_error(Kind::Runtime, "bitcast requires concrete dtypes, got dtypes.weakint -> dtypes.int",
+              [] { Tensor(1).bitcast(DType::Int32); });
+  check_error(Kind::Runtime, "element_size requires a concrete dtype, got dtypes.weakfloat",
+              [] { Tensor(1.5).element_size(); });
+}
+
+TEST_CASE("creation") {
+  check_error(Kind::Value, "inhomogeneous shape from [[1, 2], [3]]", [] { Tensor::from({{1, 2}, {3}}); });
+  check_error(Kind::Value, "inhomogeneous shape from [1, [2]]", [] { Tensor::from({1, {2}}); });
+  check_error(Kind::Runtime, "cannot create storage for weak dtype dtypes.weakint",
+              [] { Tensor::from({1}, {DType::WeakInt}); });
+  check_error(Kind::Runtime, "cannot create storage for weak dtype dtypes.weakfloat",
+              [] { Tensor::empty({1}, {DType::WeakFloat}); });
+  check_error(Kind::Value, "needs 12 bytes, got 8", [] { Tensor::from(std::vector<float>{1, 2}, {3}); });
+  check_error(Kind::Overflow, "arange [0, 300) is not representable in dtype dtypes.uchar",
+              [] { Tensor::arange(0, 300, 1, {DType::UInt8}); });
+  check_error(Kind::Value, "step must not be zero", [] { Tensor::arange(0, 3, 0); });
+  check_error(Kind::Value, "number of steps must be non-negative", [] { Tensor::linspace(0, 1, -1); });
+  check_error(Kind::Value, "linspace with bool dtype", [] { Tensor::linspace(0, 1, 3, {DType::Bool}); });
+  check_error(Kind::Value, "cannot have negative", [] { Tensor::eye(-1); });
+  check_error(Kind::Value, "rand only supports concrete float dtypes, got dtypes.int",
+              [] { Tensor::rand({2}, {DType::Int32}); });
+  check_error(Kind::Value, "rand only supports concrete float dtypes, got dtypes.weakfloat",
+              [] { Tensor::rand({2}, {DType::WeakFloat}); });
+  check_error(Kind::Value, "weak dtype", [] { Tensor(1.5).expand({2}).rand_like(); });
+  check_error(Kind::Value, "invalid shape", [] { Tensor::rand({2, -1}); });
+  check_error(Kind::Type, "randint dtype must be int", [] { Tensor::randint({2}, 0, 3, {DType::Float32}); });
+  check_error(Kind::Value, "randint requires low < high", [] { Tensor::randint({2}, 3, 3); });
+  check_error(Kind::Value, "uniform requires low < high", [] { Tensor::uniform({2}, 1, 1); });
+  check_error(Kind::Value, "normal requires std >= 0", [] { Tensor::normal({2}, 0, -1); });
+}
+
+TEST_CASE("reductions, products and neural functions") {
+  const Tensor a = two(), x = Tensor::ones({1, 2, 4, 4});
+  check_error(Kind::Index, "dim=1 out of range [-1, 0]", [&] { a.sum(1); });
+  check_error(Kind::Runtime, "both tensors need to be at least 1D, got 0D and 1D",
+              [&] { Tensor(1.0).dot(a); });
+  check_error(Kind::Runtime, "cannot dot (2,) and (3,)", [&] { a.dot(Tensor::ones({3})); });
+  check_error(
+      Kind::Value,
+      "Input Tensor shape (1, 2, 4, 4) does not match the shape of the weights (1, 3, 2, 2). (3 vs. 2)",
+      [&] { x.conv2d(Tensor::ones({1, 3, 2, 2})); });
+  check_error(Kind::Value, "Padding must be an int or a sequence of length 2 or 4",
+              [&] { x.conv2d(Tensor::ones({1, 2, 2, 2}), {}, {.padding = {1, 1, 1}}); });
+  check_error(Kind::Value, "number of inputs doesn't match number of operands",
+              [&] { Tensor::einsum("i,i", {a}); });
+  check_error(Kind::Runtime, "cannot set attn_mask when is_causal=True", [] {
+    const Tensor q = Tensor::ones({2, 2});
+    q.scaled_dot_product_attention(q, q, q, {.is_causal = true});
+  });
+  check_error(Kind::Value, "p=1.5 is out of range [0, 1]", [&] { a.dropout(1.5); });
+  check_error(Kind::Value, "label_smoothing must be in [0.0, 1.0]", [] {
+    Tensor::ones({1, 2}).sparse_categorical_crossentropy(Tensor::from({1}), {.label_smoothing = 2});
+  });
+  check_error(Kind::Runtime, "shape mismatch: self.shape=(1, 2), Y.shape=(3,)",
+              [] { Tensor::ones({1, 2}).cross_entropy(Tensor::from({1, 0, 1})); });
+}
+
+TEST_CASE("gradients and reading") {
+  const Tensor a = two();
+  check_error(Kind::Runtime, "when no gradient is provided, backward must be called on a scalar tensor",
+              [&] { a.backward(); });
+  check_error(Kind::Value, "gradient shape must match tensor shape, (3,) != (2,)",
+              [&] { a.backward(Tensor::ones({3})); });
+  check_error(Kind::Runtime, "only float Tensors have gradient",
+              [&] { a.sum().gradient({Tensor::from({1})}); });
+  check_error(Kind::Runtime, "cannot take gradient wrt a weak Tensor",
+              [&] { a.sum().gradient({Tensor(1.0)}); });
+  check_error(Kind::Value, "must have one element for item", [&] { a.item<float>(); });
+  check_error(Kind::Type, "len() of a 0-d tensor", [] { Tensor(1).len(); });
+}

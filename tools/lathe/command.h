@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <string_view>
+
+// Each subcommand adds itself to the command line; what it does runs as CLI11's callback. It prints its
+// answer on stdout, one JSON document with --json, and throws lathe::Error when the work fails.
+namespace lathe::command {
+
+void add_demo(CLI::App& app);
+void add_devices(CLI::App& app);
+void add_knobs(CLI::App& app);
+
+}  // namespace lathe::command

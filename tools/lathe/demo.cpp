@@ -1,0 +1,213 @@
+// Trains a small convolutional network on the handwritten digits that come with the library.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "engine/realize.h"
+#include "formats/safetensors.h"
+#include "lathe/command.h"
+#include "nn/datasets.h"
+#include "nn/layers.h"
+#include "nn/optimizer.h"
+#include "nn/state.h"
+#include "nn/training.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+
+namespace lathe::command {
+namespace {
+
+constexpr int64_t kBatch = 128;
+constexpr double kTrainFraction = 0.8;
+constexpr int kShown = 6;
+
+struct Options {
+  int epochs = 12;
+  uint32_t seed = 1;
+  double learning_rate = 3e-3;
+  std::string save;
+  bool json = false;
+};
+
+struct DigitNet {
+  nn::Conv2d first{1, 32, 3, {.padding = "same"}};
+  nn::Conv2d second{32, 32, 3, {.padding = "same"}};
+  nn::Linear head{32 * 4 * 4, 10};
+
+  Tensor operator()(const Tensor& images) const {
+    const Tensor features = second(first(images).relu()).relu().max_pool2d();
+    return head(features.flatten(1));
+  }
+  void each(auto&& visit) const {
+    visit("first", first);
+    visit("second", second);
+    visit("head", head);
+  }
+};
+
+int64_t count_right(const std::vector<float>& logits, const nn::ImageSet& set,
+                    std::span<const int64_t> which) {
+  const size_t classes = logits.size() / which.size();
+  int64_t right = 0;
+  for (size_t i = 0; i < which.size(); i++) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(i * classes);
+    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes)) - row;
+    right += best == set.labels[static_cast<size_t>(which[i])];
+  }
+  return right;
+}
+
+void train(const DigitNet& net, const nn::ImageSet& set, const Options& options) {
+  nn::TrainingScope training;
+  nn::Adam adam(nn::parameters(net), {.lr = options.learning_rate});
+  const int64_t steps = set.size() / kBatch;
+  Progress progress("training", options.epochs * steps);
+  for (int epoch = 0; epoch < options.epochs; epoch++) {
+    // Every batch has the same size, so that its kernels are made once; an order a time leaves out other
+    // images.
+    const std::vector<int64_t> order =
+        nn::permutation(set.size(), options.seed + 1000u * static_cast<uint32_t>(epoch + 1));
+    double loss_sum = 0;
+    int64_t right = 0;
+    for (int64_t step = 0; step < steps; step++) {
+      const auto which =
+          std::span(order).subspan(static_cast<size_t>(step * kBatch), static_cast<size_t>(kBatch));
+      adam.zero_grad();
+      const Tensor logits = net(set.image_tensor(which));
+      const Tensor loss = logits.sparse_categorical_crossentropy(set.label_tensor(which));
+      loss.backward();
+      adam.step(std::vector{loss, logits});
+      loss_sum += loss.item<float>();
+      right += count_right(logits.to_vector<float>(), set, which);
+      progress.update(
+          epoch * steps + step + 1,
+          fmt::format("loss {:.3f} accuracy {:.1f} %", loss_sum / static_cast<double>(step + 1),
+                      100.0 * static_cast<double>(right) / static_cast<double>((step + 1) * kBatch)));
+    }
+  }
+}
+
+void save_and_reload(const DigitNet& trained, const DigitNet& fresh, const std::string& path) {
+  safe_save(nn::state_dict(trained), path, {{"model", "lathe demo"}});
+  nn::load_state_dict(fresh, safe_load(path));
+}
+
+// As `save_and_reload`, by way of a file that does not stay.
+void save_and_reload_in_passing(const DigitNet& trained, const DigitNet& fresh) {
+  std::string folder = (std::filesystem::temp_directory_path() / "lathe-demo-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) user_runtime_error("cannot create {}", folder);
+  struct Removal {
+    const std::string& folder;
+    ~Removal() {
+      std::error_code ignored;
+      std::filesystem::remove_all(folder, ignored);
+    }
+  } removal{folder};
+  save_and_reload(trained, fresh, folder + "/digits.safetensors");
+}
+
+// The first digits of the set side by side, two characters a pixel, with what the network takes them for.
+std::string draw(const nn::ImageSet& set, const std::vector<int32_t>& predicted, int count) {
+  constexpr std::string_view kInk = " .:-=+*#%@";
+  std::string out;
+  for (int64_t row = 0; row < set.rows; row++) {
+    for (int i = 0; i < count; i++) {
+      for (int64_t column = 0; column < set.columns; column++) {
+        const int pixel = set.image(i)[static_cast<size_t>(row * set.columns + column)];
+        out.append(2,
+                   kInk[static_cast<size_t>(pixel) * (kInk.size() - 1) / static_cast<size_t>(set.max_pixel)]);
+      }
+      out += "  ";
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += '\n';
+  }
+  for (int i = 0; i < count; i++) {
+    const auto at = static_cast<size_t>(i);
+    out += fmt::format("{:<18}", fmt::format("{}, is {}{}", predicted[at], set.labels[at],
+                                             predicted[at] == set.labels[at] ? "" : "  WRONG"));
+  }
+  out.erase(out.find_last_not_of(' ') + 1);
+  return out + "\n";
+}
+
+void run_demo(const Options& options) {
+  const nn::ImageSet digits = nn::digits();
+  const auto [train_set, test_set] = nn::split(digits, kTrainFraction, options.seed);
+  Tensor::manual_seed(options.seed);
+  const DigitNet net;
+  int64_t weights = 0;
+  for (const Tensor& t : nn::parameters(net)) weights += t.numel().value();
+  auto say = [&](const std::string& line) {
+    if (options.json) return;
+    std::fputs((line + "\n").c_str(), stdout);
+    std::fflush(stdout);
+  };
+  say(fmt::format("{} handwritten digits of {}x{} pixels: {} to learn from, {} to be tested with.",
+                  digits.size(), digits.rows, digits.columns, train_set.size(), test_set.size()));
+  say(fmt::format("A convolutional network of {} weights on {}, {} epochs of batches of {}.", weights,
+                  default_device_name(), options.epochs, kBatch));
+
+  const double start = now_seconds();
+  train(net, train_set, options);
+  const double seconds = now_seconds() - start;
+  say(fmt::format("Trained for {:.1f} s.", seconds));
+
+  const DigitNet fresh;
+  if (options.save.empty())
+    save_and_reload_in_passing(net, fresh);
+  else
+    save_and_reload(net, fresh, options.save);
+  say(fmt::format("Weights saved{} and loaded into a fresh network; what it takes test digits for:\n",
+                  options.save.empty() ? "" : " to " + options.save));
+
+  std::vector<int64_t> all(static_cast<size_t>(test_set.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int32_t> predicted = fresh(test_set.image_tensor(all)).argmax(-1).to_vector<int32_t>();
+  int64_t right = 0;
+  for (size_t i = 0; i < predicted.size(); i++) right += predicted[i] == test_set.labels[i];
+  const double accuracy = static_cast<double>(right) / static_cast<double>(test_set.size());
+  say(draw(test_set, predicted, std::min<int>(kShown, static_cast<int>(test_set.size()))));
+  say(fmt::format("test accuracy {:.1f} %", 100 * accuracy));
+  if (options.json) {
+    const nlohmann::ordered_json answer{{"test_accuracy", accuracy},        {"test_digits", test_set.size()},
+                                        {"train_digits", train_set.size()}, {"weights", weights},
+                                        {"epochs", options.epochs},         {"train_seconds", seconds}};
+    std::printf("%s\n", answer.dump(2).c_str());
+  }
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "demo", "Trains a small convolutional network on 1,797 handwritten digits and shows what it sees.");
+  auto options = std::make_shared<Options>();
+  command->add_option("--epochs", options->epochs, "Times every digit is learned from")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the split, the weights and the order")
+      ->capture_default_str();
+  command->add_option("--lr", options->learning_rate, "Learning rate of Adam")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--save", options->save, "Keep the weights in this safetensors file")
+      ->type_name("FILE");
+  command->add_flag("--json", options->json, "Print one JSON document instead");
+  command->footer(
+      "Examples:\n"
+      "  lathe demo\n"
+      "  lathe demo --epochs 2 --save digits.safetensors\n"
+      "  DEV=CPU:C lathe demo --json");
+  command->callback([options] { run_demo(*options); });
+}
+
+}  // namespace lathe::command

@@ -1,0 +1,101 @@
+#include "base/error.h"
+#include "lathe/command.h"
+#include "runtime/device.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+namespace lathe::command {
+namespace {
+
+struct Row {
+  std::string name;
+  bool is_default = false;
+  std::string problem;  // why it does not work here; the rest is empty then
+  Target target;
+};
+
+std::vector<Row> look_at_devices() {
+  std::vector<Row> rows;
+  const std::string chosen = default_device().name();
+  for (const std::string& name : known_devices()) {
+    Row row{.name = name, .is_default = name == chosen, .problem = "", .target = {}};
+    try {
+      row.target = device(name).target();
+    } catch (const Error& error) {
+      row.problem = error.what();
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<std::string> dtype_names(const Target& target) {
+  std::vector<std::string> out;
+  for (int i = 0; i < kNumDTypes; i++) {
+    const auto d = static_cast<DType>(i);
+    if (d != DType::Void && !is_weak(d) && target.supports_dtype(d)) out.emplace_back(dtype_full_name(d));
+  }
+  return out;
+}
+
+nlohmann::ordered_json to_json(const Row& row) {
+  nlohmann::ordered_json out{
+      {"name", row.name}, {"default", row.is_default}, {"available", row.problem.empty()}};
+  if (!row.problem.empty()) {
+    out["problem"] = row.problem;
+    return out;
+  }
+  const Target& t = row.target;
+  out["language"] = t.name;
+  out["arch"] = t.arch;
+  if (!t.cpu.empty()) out["cpu"] = t.cpu;
+  out["threads"] = t.has_threads ? t.max_threads : 1;
+  out["vector_bits"] = t.vector_bits;
+  out["vector_registers"] = t.vector_registers;
+  out["fma"] = t.has_fma;
+  out["cache_bytes"] = {{"l1d", t.l1d_bytes}, {"l2", t.l2_bytes}, {"l3", t.l3_bytes}};
+  out["dtypes"] = dtype_names(t);
+  return out;
+}
+
+std::string to_line(const Row& row) {
+  std::string out = fmt::format("{} {:<10}", row.is_default ? '*' : ' ', row.name);
+  if (!row.problem.empty()) return out + row.problem;
+  const Target& t = row.target;
+  out += fmt::format("{}, {} thread{}, {}-bit vectors{}", t.arch.empty() ? "any machine" : t.arch,
+                     t.max_threads, t.max_threads == 1 ? "" : "s", t.vector_bits, t.has_fma ? ", FMA" : "");
+  if (!t.cpu.empty()) out += ", " + t.cpu;
+  return out + fmt::format("\n             {}", fmt::join(dtype_names(t), " "));
+}
+
+void print_devices(bool as_json) {
+  const std::vector<Row> rows = look_at_devices();
+  if (as_json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Row& row : rows) list.push_back(to_json(row));
+    std::printf("%s\n", nlohmann::ordered_json{{"devices", list}}.dump(2).c_str());
+    return;
+  }
+  for (const Row& row : rows) std::printf("%s\n", to_line(row).c_str());
+  std::printf("* is the default; DEV=NAME chooses another.\n");
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("devices", "Lists what can run kernels here, and what it can do.");
+  auto as_json = std::make_shared<bool>(false);
+  command->add_flag("--json", *as_json, "Print one JSON document");
+  command->footer(
+      "Examples:\n"
+      "  lathe devices\n"
+      "  lathe devices --json | jq '.devices[].name'");
+  command->callback([as_json] { print_devices(*as_json); });
+}
+
+}  // namespace lathe::command

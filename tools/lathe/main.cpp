@@ -1,0 +1,52 @@
+// The lathe command. Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+#include "base/error.h"
+#include "base/knobs.h"
+#include "lathe/command.h"
+
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+constexpr int kFailed = 1, kWrongUsage = 2;
+
+void complain(const char* text) { std::fprintf(stderr, "lathe: %s\n", text); }
+
+int run(int argc, char** argv) {
+  CLI::App app("Turns tensor programs into kernels.", "lathe");
+  app.set_version_flag("--version", "lathe " LATHE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  lathe demo                train a network on handwritten digits\n"
+      "  lathe devices --json      what can run kernels here\n"
+      "  DEBUG=2 lathe demo        the same with a line for every kernel\n"
+      "  lathe knobs               the environment variables that change what happens\n"
+      "`lathe COMMAND --help` has more of each.");
+  lathe::command::add_demo(app);
+  lathe::command::add_devices(app);
+  lathe::command::add_knobs(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help and --version
+  } catch (const CLI::ParseError& error) {
+    app.exit(error);
+    return kWrongUsage;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const lathe::InternalError& error) {
+    complain(error.what());
+    complain("this is a fault of lathe, not of what you asked for");
+  } catch (const std::exception& error) {
+    complain(error.what());
+  }
+  return kFailed;
+}
