@@ -17,6 +17,7 @@
 #include "codegen/lower_reduce.h"
 #include "codegen/passes.h"
 #include "codegen/vectorize.h"
+#include "uop/print.h"
 #include "uop/simplify.h"
 
 namespace lathe {
@@ -81,6 +82,7 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 }  // namespace
 
 LoweredKernel lower(const UOp& body, const Target& target) {
+  ErrorContext context([&] { return "lowering the kernel\n" + print(body); });
   LoweredKernel out;
   out.work = estimate(body);
   const UOp optimised = optimise(simplify(body), target);

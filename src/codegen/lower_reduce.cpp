@@ -61,9 +61,9 @@ class ReduceLowering {
   UOp run(UOp body) {
     next_id_ = next_range_id(body);
     for (;;) {
-      const std::vector<UOp> innermost = innermost_reduces(body);
-      if (innermost.empty()) return body;
-      body = substitute(body, lower(innermost));
+      const std::vector<UOp> reduces = outermost_reduces(body);
+      if (reduces.empty()) return body;
+      body = substitute(body, lower(reduces));
     }
   }
 
@@ -73,17 +73,19 @@ class ReduceLowering {
     std::vector<UOp> members;
   };
 
-  static std::vector<UOp> innermost_reduces(const UOp& body) {
+  // From the outside in: unrolled steps of an outer reduction then hold copies of an inner Reduce, which share one loop.
+  static std::vector<UOp> outermost_reduces(const UOp& body) {
     std::vector<UOp> out;
-    std::unordered_set<const Node*> above;  // nodes with a Reduce below
-    for (const UOp& u : toposort(body)) {
-      bool has = false;
-      for (const UOp& s : u.srcs()) has = has || s.op() == Op::Reduce || above.contains(s.node());
-      if (has)
-        above.insert(u.node());
-      else if (u.op() == Op::Reduce)
-        out.push_back(u);
+    std::unordered_set<const Node*> below;  // nodes under a Reduce
+    const std::vector<UOp> order = toposort(body);
+    for (size_t k = order.size(); k-- > 0;) {
+      const UOp& u = order[k];
+      const bool inside = below.contains(u.node());
+      if (u.op() == Op::Reduce && !inside) out.push_back(u);
+      if (inside || u.op() == Op::Reduce)
+        for (const UOp& s : u.srcs()) below.insert(s.node());
     }
+    std::reverse(out.begin(), out.end());
     return out;
   }
 

@@ -229,6 +229,8 @@ bool HeaderEvents::parse_error(size_t position, const std::string&, const nlohma
   // "[json.exception.parse_error.101] parse error at line 1, column 2: reason"
   std::string_view reason = e.what();
   if (const size_t colon = reason.find(": "); colon != reason.npos) reason.remove_prefix(colon + 2);
+  // What it read last may be bytes that are no text.
+  reason = reason.substr(0, reason.find("; last read"));
   problem = fmt::format("the header is not valid JSON: {}", reason);
   problem_at = std::min(position, text_.size());  // one beyond where the text is cut off
   return false;

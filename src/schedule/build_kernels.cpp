@@ -16,6 +16,13 @@ struct State {
   UOp node;  // the Buffer itself for version 0, else After(buffer, Noop "version")
 };
 
+// An Index even where the buffer has no axes: it marks the access.
+UOp element(const UOp& state, const Coords& coords) {
+  SmallVec<UOp, 8> srcs{state};
+  for (const UOp& c : coords) srcs.push_back(c);
+  return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
+}
+
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
 
@@ -78,7 +85,7 @@ class Builder {
     if (s.op() == Op::Const) return s;
     if (s.op() == Op::Stage) return closed_form(s, coords);
     const Value& v = values_.at(s.node());
-    if (v.state.buffer) return load(index(v.state.node, coords));
+    if (v.state.buffer) return load(element(v.state.node, coords));
     if (!v.inlined) return v.expr;
     return at_coords(v.expr, plan_.ranges.at(s.node()).out, coords);
   }
@@ -151,7 +158,7 @@ class Builder {
   void keep(const UOp& u, const ValueRanges& at, Value& v) {
     if (is_weak(u.dtype())) user_runtime_error("cannot realize a weak dtype; cast to a concrete dtype first");
     const UOp buffer = new_buffer(u.shape(), u.dtype(), u.device());
-    const UOp effect = store(index(buffer, at.out), v.expr);
+    const UOp effect = store(element(buffer, at.out), v.expr);
     v.expr = UOp();
     v.state = {buffer, 0, buffer};
     emit(effect, v.loop_ranges, v.state);
@@ -196,7 +203,7 @@ class Builder {
       out = movement_coords(u, out);
       u = u.src(0);
     }
-    return index(state.buffer, out);
+    return element(state.buffer, out);
   }
 
   // When the value reads the written buffer elsewhere than at the written element, it is computed before anything is overwritten.
@@ -208,8 +215,8 @@ class Builder {
         hazard = hazard || !std::equal(u.srcs().begin() + 1, u.srcs().end(), target.srcs().begin() + 1, target.srcs().end());
     if (!hazard) return value;
     const UOp copy = new_buffer(s.src(0).shape(), value.dtype(), state.buffer.device());
-    emit(store(index(copy, at.out), value), loops, {copy, 0, copy});
-    return load(index(copy, at.out));
+    emit(store(element(copy, at.out), value), loops, {copy, 0, copy});
+    return load(element(copy, at.out));
   }
 
   void emit(const UOp& effect, const std::vector<UOp>& loops, const State& written) {

@@ -1,8 +1,8 @@
 #include "uop/comparison.h"
 
-#include <algorithm>
-
 #include "uop/linear_terms.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -98,7 +98,8 @@ UOp lt_sums(const UOp& a, const UOp& b) {
 UOp lt_typed(const UOp& a, const UOp& b) {
   if (a.op() != Op::Add || !a.src(1).is_const() || !b.is_const()) return {};
   const DType d = a.dtype();
-  const int128 k = cast_scalar(a.src(1).value(), d).as_int(), lo = min_value(d).as_int(), hi = max_value(d).as_int();
+  const int128 k = cast_scalar(a.src(1).value(), d).as_int(), lo = min_value(d).as_int(),
+               hi = max_value(d).as_int();
   const Bounds& x = a.src(0).bounds();
   if (x.lo.as_int() + k < lo || x.hi.as_int() + k > hi) return {};
   const int128 limit = cast_scalar(b.value(), d).as_int() - k;
@@ -156,7 +157,8 @@ std::optional<BoundClause> bound_clause(const UOp& clause) {
   const UOp inner = negated(clause);
   const UOp& cmp = inner ? inner : clause;
   const bool holds = !inner;
-  if (cmp.op() != Op::CmpLt || !is_int(cmp.src(0).dtype()) || !is_int(cmp.src(1).dtype())) return std::nullopt;
+  if (cmp.op() != Op::CmpLt || !is_int(cmp.src(0).dtype()) || !is_int(cmp.src(1).dtype()))
+    return std::nullopt;
   const UOp &a = cmp.src(0), &b = cmp.src(1);
   if (a.is_const() == b.is_const()) return std::nullopt;
   const int128 c = (a.is_const() ? a : b).value().as_int();
@@ -195,7 +197,8 @@ UOp fold_clauses(const UOp& u) {
     if (!redundant) kept.push_back(clause);
   }
   // One order for equal sets of clauses, so that equal gates are one node.
-  std::stable_sort(kept.begin(), kept.end(), [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
+  std::sort(kept.begin(), kept.end(),
+                   [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   const UOp chain = join_operands({kept.data(), kept.size()}, u.op(), absorbing);
   return chain == u ? UOp() : chain;

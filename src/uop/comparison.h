@@ -1,20 +1,20 @@
 // Comparisons of index expressions, and conjunctions and disjunctions of them.
 #pragma once
-#include <optional>
-
 #include "uop/scalar.h"
 #include "uop/uop.h"
+
+#include <optional>
 
 namespace lathe {
 
 // A simpler form of a CmpLt (CmpNe) of integers, or null.
 UOp fold_lt(const UOp& u);
 UOp fold_ne(const UOp& u);
-// !(X < 1), where X is a sum of positive multiples of variables that are never negative: X is positive exactly when one
-// of them is, so the factors go. Null where it is no such sum.
+// !(X < 1), where X is a sum of positive multiples of variables that are never negative: X is positive
+// exactly when one of them is, so the factors go. Null where it is no such sum.
 UOp fold_simplex(const UOp& u);
-// A chain of bool And (Or) without duplicates, opposites and needless bounds of one expression, in structural order; null
-// where `u` is that.
+// A chain of bool And (Or) without duplicates, opposites and needless bounds of one expression, in structural
+// order; null where `u` is that.
 UOp fold_clauses(const UOp& u);
 
 // A clause that bounds an integer expression: `X < c`, `!(X < c)`, `c < X` or `!(c < X)`.

@@ -1,9 +1,10 @@
 #include "uop/divmod.h"
 
-#include <algorithm>
-
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -12,6 +13,30 @@ UOp number(int128 v) { return constant(Scalar(v)); }
 UOp floor_quotient(const UOp& x, int128 c) { return alu(Op::FloorDiv, {x, number(c)}); }
 UOp floor_remainder(const UOp& x, int128 c) { return alu(Op::FloorMod, {x, number(c)}); }
 int128 magnitude(int128 v) { return v < 0 ? -v : v; }
+
+// Nested divisions are simplified while a division is, and the same ones come up again and again: results are
+// kept until the outermost division is done.
+class NestedSimplifier {
+ public:
+  NestedSimplifier() { depth_++; }
+  ~NestedSimplifier() {
+    if (--depth_ == 0) memo_.clear();
+  }
+  NestedSimplifier(const NestedSimplifier&) = delete;
+  NestedSimplifier& operator=(const NestedSimplifier&) = delete;
+  UOp operator()(const UOp& u) const {
+    if (const auto it = memo_.find(u); it != memo_.end()) return it->second;
+    const UOp simple = simplify(u);
+    memo_.emplace(u, simple);
+    return simple;
+  }
+
+ private:
+  static thread_local int depth_;
+  static thread_local std::unordered_map<UOp, UOp> memo_;
+};
+thread_local int NestedSimplifier::depth_ = 0;
+thread_local std::unordered_map<UOp, UOp> NestedSimplifier::memo_;
 
 // x = c*quotient + remainder, where remainder lies in one period of c: quotient is x//c and remainder is x%c.
 struct Division {
@@ -35,8 +60,8 @@ std::optional<Division> divide_in_period(const LinearSum& x, int128 c, std::span
   return out;
 }
 
-// Congruence: a factor f may be replaced by f mod c or by that minus c. The residue of smaller magnitude is taken; both
-// are tried where they tie, and for a lone term.
+// Congruence: a factor f may be replaced by f mod c or by that minus c. The residue of smaller magnitude is
+// taken; both are tried where they tie, and for a lone term.
 std::optional<Division> divide_by_congruence(const LinearSum& x, int128 c) {
   constexpr size_t kMaxTies = 4;
   SmallVec<int128, 8> residues;
@@ -89,10 +114,11 @@ UOp quotient_by_factor(const LinearSum& x, int128 f) {
 
 // x//c == (x//f)//(c/f) for f > 0 and c/f > 0. The smallest result wins.
 UOp nest_quotient(const LinearSum& x, int128 c) {
+  const NestedSimplifier simplified;
   UOp best;
   size_t best_size = 0;
   for (const int128 f : nesting_factors(x, c)) {
-    const UOp nested = simplify(floor_quotient(simplify(quotient_by_factor(x, f)), c / f));
+    const UOp nested = simplified(floor_quotient(simplified(quotient_by_factor(x, f)), c / f));
     const size_t size = toposort(nested).size();
     if (best && size >= best_size) continue;
     best = nested;
@@ -103,13 +129,14 @@ UOp nest_quotient(const LinearSum& x, int128 c) {
 
 // x%c == f*((x//f) % (c/f)) + x%f for f > 0 and c/f > 0; useful where x%f needs no modulo.
 UOp nest_remainder(const LinearSum& x, int128 c) {
+  const NestedSimplifier simplified;
   UOp best;
   size_t best_size = 0;
   for (const int128 f : nesting_factors(x, c)) {
     const auto low = divide_by_congruence(x, f);
     if (!low) continue;
     const UOp high = floor_remainder(low->quotient.to_uop(), c / f);
-    const UOp nested = simplify(alu(Op::Add, {alu(Op::Mul, {high, number(f)}), low->remainder.to_uop()}));
+    const UOp nested = simplified(alu(Op::Add, {alu(Op::Mul, {high, number(f)}), low->remainder.to_uop()}));
     const size_t size = toposort(nested).size();
     if (best && size >= best_size) continue;
     best = nested;
@@ -119,8 +146,8 @@ UOp nest_remainder(const LinearSum& x, int128 c) {
 }
 
 // The common factor g > 0 of all terms and c leaves both. With k = g*k1 + k0, 0 <= k0 < g:
-// floor((g*y + k)/(g*c')) = floor((y + k1)/c') and the remainders differ by the factor g and by k0. For c' < 0 this
-// needs k0 == 0.
+// floor((g*y + k)/(g*c')) = floor((y + k1)/c') and the remainders differ by the factor g and by k0. For c' <
+// 0 this needs k0 == 0.
 struct Reduced {
   LinearSum x;
   int128 g, rest;
@@ -135,7 +162,8 @@ std::optional<Reduced> reduce_by_gcd(const LinearSum& x, int128 c) {
   return r;
 }
 
-// ---- constant divisors ----------------------------------------------------------------------------------------------
+// ---- constant divisors
+// ----------------------------------------------------------------------------------------------
 
 UOp quotient_by_constant(const UOp& x, int128 c) {
   if (c == 1) return x;
@@ -173,8 +201,8 @@ UOp quotient_by_constant(const UOp& x, int128 c) {
   return {};
 }
 
-// Terms that are multiples of c vanish; a remainder inside, whose divisor times its factor is a multiple of c, is its
-// numerator modulo c.
+// Terms that are multiples of c vanish; a remainder inside, whose divisor times its factor is a multiple of
+// c, is its numerator modulo c.
 bool drop_multiples(LinearSum& s, int128 c) {
   LinearSum out;
   out.constant = s.constant;
@@ -224,7 +252,8 @@ UOp remainder_by_constant(const UOp& x, int128 c) {
   return {};
 }
 
-// ---- divisors known at run time only -----------------------------------------------------------------------------------
+// ---- divisors known at run time only
+// -----------------------------------------------------------------------------------
 
 struct SymbolicSplit {
   LinearSum whole, rest;  // x = whole*y + rest
@@ -303,8 +332,9 @@ std::optional<int128> constant_difference(const LinearSum& a, const UOp& b) {
 // Takes m*d*q for every term q of the quotient out of the sum; false where one is missing.
 bool take_multiples(LinearSum& s, const LinearSum& quotient, int128 scale) {
   for (const Term& q : quotient.terms) {
-    const auto it = std::find_if(s.terms.begin(), s.terms.end(),
-                                 [&](const Term& t) { return t.base == q.base && t.factor == q.factor * scale; });
+    const auto it = std::find_if(s.terms.begin(), s.terms.end(), [&](const Term& t) {
+      return t.base == q.base && t.factor == q.factor * scale;
+    });
     if (it == s.terms.end()) return false;
     s.terms.erase(it);
   }
@@ -317,11 +347,13 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
   const int128 d = rem.base.src(1).value().as_int();
   int128 scale = 0;
   if (__builtin_mul_overflow(rem.factor, d, &scale)) return std::nullopt;
-  const bool possible = std::any_of(s.terms.begin(), s.terms.end(),
-                                    [&](const Term& t) { return !(t.base == rem.base) && t.factor % scale == 0; });
+  const bool possible = std::any_of(s.terms.begin(), s.terms.end(), [&](const Term& t) {
+    return !(t.base == rem.base) && t.factor % scale == 0;
+  });
   if (!possible) return std::nullopt;
   const UOp& b = rem.base.src(0);
-  const std::optional<LinearSum> quotient = LinearSum::of(simplify(floor_quotient(b, d)));
+  const NestedSimplifier simplified;
+  const std::optional<LinearSum> quotient = LinearSum::of(simplified(floor_quotient(b, d)));
   if (!quotient || quotient->terms.empty()) return std::nullopt;
   LinearSum rest = s;
   rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(i));

@@ -4,9 +4,9 @@
 
 namespace lathe {
 
-// A simpler form of a weakint FloorDiv or FloorMod whose sources are simplified, or null. Exact for numbers of either
-// sign; the quotient and the remainder of one pair always stay consistent. A divisor that is 0 for certain is a UserError.
-// Rows in test/golden/symbolic show what each step does.
+// A simpler form of a weakint FloorDiv or FloorMod whose sources are simplified, or null. Exact for numbers
+// of either sign; the quotient and the remainder of one pair always stay consistent. A divisor that is 0 for
+// certain is a UserError. Rows in test/golden/symbolic show what each step does.
 UOp fold_floordiv(const UOp& u);
 UOp fold_floormod(const UOp& u);
 

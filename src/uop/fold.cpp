@@ -70,7 +70,8 @@ UOp fold_bitcast_of_constant(const Match& m) {
 UOp fold_single_value(const Match& m) {
   const UOp& u = m.root();
   if (is_float(u.dtype()) || u.dtype() == DType::Void) return {};
-  // Bounds look through Invalid, which a fold would lose; a gate reaches this node's own sources before its bounds are asked.
+  // Bounds look through Invalid, which a fold would lose; a gate reaches this node's own sources before its
+  // bounds are asked.
   if (u.op() != Op::Param)
     for (const UOp& s : u.srcs())
       if (s.is_invalid() || s.op() == Op::Stack) return {};

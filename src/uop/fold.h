@@ -6,12 +6,12 @@
 namespace lathe {
 
 // ---- fold.cpp: constants ----
-UOp fold_constants(const Match& m);      // an op over Consts and Stacks of Consts
+UOp fold_constants(const Match& m);  // an op over Consts and Stacks of Consts
 UOp fold_cast_of_constant(const Match& m);
 UOp fold_bitcast_of_constant(const Match& m);
-UOp fold_single_value(const Match& m);   // an integer or bool whose bounds meet
+UOp fold_single_value(const Match& m);  // an integer or bool whose bounds meet
 UOp constant_to_the_right(const Match& m);
-UOp order_operands(const Match& m);      // weakint: by structure
+UOp order_operands(const Match& m);  // weakint: by structure
 
 // ---- fold_select.cpp: Where, Invalid, casts ----
 UOp push_op_into_gate(const Match& m);   // op(g ? x : Invalid, …) -> g ? op(x, …) : Invalid
@@ -19,7 +19,7 @@ UOp merge_selects(const Match& m);       // op(c ? a : b, c ? d : e) -> c ? op(a
 UOp merge_select_terms(const UOp& sum);  // the same for two terms of a weakint sum; null where none merge
 UOp assume_condition(const Match& m);    // uses of c below c ? t : f
 UOp fold_cast_chain(const Match& m);     // x -> a -> b
-UOp lift_to_index(const Match& m);       // op(cast(x), cast(y)) of weakints -> cast(op(x, y)), where nothing wraps
-UOp drop_implied_gate(const Match& m);   // g ? load(gated by h) : 0 -> the load, where h implies g
+UOp lift_to_index(const Match& m);  // op(cast(x), cast(y)) of weakints -> cast(op(x, y)), where nothing wraps
+UOp drop_implied_gate(const Match& m);  // g ? load(gated by h) : 0 -> the load, where h implies g
 
 }  // namespace lathe

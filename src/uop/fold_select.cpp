@@ -1,9 +1,9 @@
-#include <algorithm>
-#include <unordered_map>
-
 #include "uop/comparison.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
+
+#include <algorithm>
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -12,7 +12,8 @@ using pat::gate;
 
 bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
 
-// Ops whose sources are evaluated in another scope than the node's own, or are addresses with gates of their own.
+// Ops whose sources are evaluated in another scope than the node's own, or are addresses with gates of their
+// own.
 constexpr OpSet kScopes = {Op::Index, Op::Reduce, Op::Stage, Op::End, Op::Store, Op::Call, Op::Sink};
 
 // `u` with `node` replaced, not looking into kScopes. `u` itself when `node` is not there.
@@ -133,7 +134,8 @@ UOp lift_to_index(const Match& m) {
   };
   auto exact = [&](const UOp& s) {
     if (s.is_const() && !s.is_invalid()) return constant(Scalar(cast_scalar(s.value(), d).as_int()));
-    const bool lifts = s.op() == Op::Cast && s.dtype() == d && s.src(0).dtype() == DType::WeakInt && fits(s.src(0));
+    const bool lifts =
+        s.op() == Op::Cast && s.dtype() == d && s.src(0).dtype() == DType::WeakInt && fits(s.src(0));
     return lifts ? s.src(0) : UOp();
   };
   const UOp x = exact(u.src(0)), y = exact(u.src(1));
@@ -143,17 +145,21 @@ UOp lift_to_index(const Match& m) {
   return u.dtype() == d && fits(lifted) ? cast(lifted, d) : UOp();
 }
 
-// The value of a gated load is 0 where its gate is false, so a selection of it or 0 by one of the gate's clauses is the load.
+// The value of a gated load is 0 where its gate is false, so a selection of it or 0 by one of the gate's
+// clauses is the load.
 UOp drop_implied_gate(const Match& m) {
   const UOp& u = m.root();
   const bool opposite = u.src(1).is_const();
   const UOp& value = u.src(opposite ? 2 : 1);
   if (value.dtype() != u.dtype()) return {};
   const SmallVec<UOp, 8> known = split_operands(m[gate], Op::And);
-  auto implied = [&](const UOp& clause) { return std::find(known.begin(), known.end(), clause) != known.end(); };
+  auto implied = [&](const UOp& clause) {
+    return std::find(known.begin(), known.end(), clause) != known.end();
+  };
   SmallVec<UOp, 8> needed;
   if (opposite) {
-    for (const UOp& c : split_operands(u.src(0), Op::Or)) needed.push_back(negated(c) ? negated(c) : logical_not(c));
+    for (const UOp& c : split_operands(u.src(0), Op::Or))
+      needed.push_back(negated(c) ? negated(c) : logical_not(c));
   } else {
     needed = split_operands(u.src(0), Op::And);
   }

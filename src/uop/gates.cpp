@@ -1,13 +1,13 @@
 #include "uop/gates.h"
 
-#include <algorithm>
-#include <string>
-#include <unordered_map>
-
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -16,13 +16,15 @@ constexpr OpSet kIrreducible = {Op::Const, Op::Special, Op::Range, Op::Param};
 // A gate of more clauses, or an index of more nodes, is left alone: each clause simplifies the index anew.
 constexpr size_t kMaxClauses = 16, kMaxIndexNodes = 1000;
 
-// `s` with m*X replaced by m*by, for the largest share of X that all its terms allow; false where X does not occur.
+// `s` with m*X replaced by m*by, for the largest share of X that all its terms allow; false where X does not
+// occur.
 bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
   if (x.terms.empty() || x.constant != 0) return false;
   LinearSum out = s;
   int128 share = 0;
   for (const Term& t : x.terms) {
-    const auto it = std::find_if(out.terms.begin(), out.terms.end(), [&](const Term& o) { return o.base == t.base; });
+    const auto it =
+        std::find_if(out.terms.begin(), out.terms.end(), [&](const Term& o) { return o.base == t.base; });
     if (it == out.terms.end() || it->factor % t.factor != 0) return false;
     const int128 m = it->factor / t.factor;
     if (share != 0 && m != share) return false;
@@ -72,7 +74,8 @@ struct Stand {
 std::optional<Stand> stand_for(const UOp& x, int128 lo, int128 hi, size_t number) {
   const bool fits = lo >= INT64_MIN / 4 && hi <= INT64_MAX / 4;
   if (!fits || lo > hi || x.dtype() != DType::WeakInt) return std::nullopt;
-  return Stand{x, variable("gate" + std::to_string(number), static_cast<int64_t>(lo), static_cast<int64_t>(hi))};
+  return Stand{x,
+               variable("gate" + std::to_string(number), static_cast<int64_t>(lo), static_cast<int64_t>(hi))};
 }
 
 struct Bound {
@@ -98,14 +101,16 @@ SmallVec<Bound, 4> bounds_of(std::span<const UOp> clauses) {
   return out;
 }
 
-// `u` simplified with the stand in place of its expression, and the expression put back; `u` where it does not occur.
+// `u` simplified with the stand in place of its expression, and the expression put back; `u` where it does
+// not occur.
 UOp simplify_with(const UOp& u, const Stand& stand) {
   const UOp replaced = replace_expression(u, stand.x, stand.variable);
   if (replaced == u) return u;
   return simplify(substitute(simplify(replaced), {{stand.variable, stand.x}}));
 }
 
-// X0 + X1 + … >= 1 over variables that are never negative means that some Xi >= 1: what all the cases agree on holds.
+// X0 + X1 + … >= 1 over variables that are never negative means that some Xi >= 1: what all the cases agree
+// on holds.
 UOp simplify_by_cases(const UOp& u, const UOp& sum) {
   UOp agreed;
   for (const UOp& x : split_operands(sum, Op::Add)) {
@@ -155,17 +160,21 @@ UOp simplify_gate(const UOp& gate) {
   if (clauses.size() < 2 || clauses.size() > kMaxClauses || has_address(gate)) return gate;
   struct Ranked {
     UOp clause;
-    int uses;  // other clauses that contain its expression
+    int uses;         // other clauses that contain its expression
+    size_t position;  // keeps the order of clauses that are used equally often
   };
   SmallVec<Ranked, 8> ranked;
   for (const UOp& clause : clauses) {
     const std::optional<BoundClause> b = bound_clause(clause);
     int uses = 0;
     if (b)
-      for (const UOp& other : clauses) uses += !(other == clause) && !(replace_expression(other, b->x, constant(0)) == other);
-    ranked.push_back({clause, uses});
+      for (const UOp& other : clauses)
+        uses += !(other == clause) && !(replace_expression(other, b->x, constant(0)) == other);
+    ranked.push_back({clause, uses, ranked.size()});
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) { return a.uses > b.uses; });
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    return a.uses != b.uses ? a.uses > b.uses : a.position < b.position;
+  });
   SmallVec<UOp, 8> kept;
   bool changed = false;
   for (const Ranked& r : ranked) {
@@ -197,7 +206,8 @@ constexpr auto kGateRules = rules(rule(where(gate, idx, inv), fn(simplify_gated_
 }  // namespace
 
 UOp simplify_gates(const UOp& root) {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kGateRules)});
+  static const Matcher<UOp>* const matcher =
+      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kGateRules)});
   return graph_rewrite(root, *matcher, {.name = "simplify gates"});
 }
 

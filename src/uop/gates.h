@@ -5,12 +5,12 @@
 
 namespace lathe {
 
-// An equal conjunction whose clauses are simplified under each other: a clause about an expression that others contain comes
-// first, later ones may use it. Gates on loaded values stay as they are.
+// An equal conjunction whose clauses are simplified under each other: a clause about an expression that
+// others contain comes first, later ones may use it. Gates on loaded values stay as they are.
 UOp simplify_gate(const UOp& gate);
 
-// A simpler form of integer or bool `u` that is equal wherever `gate` holds. Addresses inside `u` have gates of their own
-// and do not change.
+// A simpler form of integer or bool `u` that is equal wherever `gate` holds. Addresses inside `u` have gates
+// of their own and do not change.
 UOp simplify_under(const UOp& gate, const UOp& u);
 
 // All gated indices of a graph: both of the above, with the symbolic rules.

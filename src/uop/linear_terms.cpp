@@ -12,7 +12,9 @@ bool in_limit(int128 v) { return v < kLimit && v > -kLimit; }
 
 bool is_int_const(const UOp& u) { return u.is_const() && (u.value().is_int() || u.value().is_bool()); }
 
-bool multiply(int128 a, int128 b, int128* out) { return !__builtin_mul_overflow(a, b, out) && in_limit(*out); }
+bool multiply(int128 a, int128 b, int128* out) {
+  return !__builtin_mul_overflow(a, b, out) && in_limit(*out);
+}
 
 struct Product {
   int128 constant = 1;
@@ -30,7 +32,7 @@ std::optional<Product> product_of(const UOp& u) {
       p.factors.push_back(f);
     }
   }
-  std::stable_sort(p.factors.begin(), p.factors.end(), structurally_before);
+  std::sort(p.factors.begin(), p.factors.end(), structurally_before);
   return p;
 }
 
@@ -106,7 +108,7 @@ bool LinearSum::add_scaled(const UOp& u, int128 factor) {
 }
 
 void LinearSum::normalize() {
-  std::stable_sort(terms.begin(), terms.end(),
+  std::sort(terms.begin(), terms.end(),
                    [](const Term& a, const Term& b) { return structurally_before(a.base, b.base); });
   size_t n = 0;
   for (size_t i = 0; i < terms.size();) {
@@ -195,7 +197,8 @@ UOp divides(const UOp& u, int128 c) {
     s->normalize();
     return s->to_uop();
   }
-  if (u.op() == Op::Param && u.param().multiple_of % c == 0) return alu(Op::FloorDiv, {u, constant(Scalar(c))});
+  if (u.op() == Op::Param && u.param().multiple_of % c == 0)
+    return alu(Op::FloorDiv, {u, constant(Scalar(c))});
   return {};
 }
 
@@ -261,7 +264,8 @@ namespace {
 
 // The base of a term in normal form.
 const UOp& base_of(const UOp& term) {
-  return term.op() == Op::Mul && term.dtype() == DType::WeakInt && is_int_const(term.src(1)) ? term.src(0) : term;
+  return term.op() == Op::Mul && term.dtype() == DType::WeakInt && is_int_const(term.src(1)) ? term.src(0)
+                                                                                             : term;
 }
 
 bool is_weak(const UOp& u, Op op) { return u.op() == op && u.dtype() == DType::WeakInt; }

@@ -1,11 +1,11 @@
 // Index expressions as sums of constant multiples, and products as lists of factors.
 #pragma once
+#include "base/small_vec.h"
+#include "uop/uop.h"
+
 #include <optional>
 #include <span>
 #include <utility>
-
-#include "base/small_vec.h"
-#include "uop/uop.h"
 
 namespace lathe {
 
@@ -33,8 +33,8 @@ struct Term {
   int128 factor;
 };
 
-// The exact value `constant + Σ factor·base` of a weakint expression. Bases are distinct, in structural order, and no
-// factor is 0, so equal sums have equal forms.
+// The exact value `constant + Σ factor·base` of a weakint expression. Bases are distinct, in structural
+// order, and no factor is 0, so equal sums have equal forms.
 struct LinearSum {
   SmallVec<Term, 8> terms;
   int128 constant = 0;
@@ -43,8 +43,8 @@ struct LinearSum {
   static std::optional<LinearSum> of(const UOp& u);
   static constexpr size_t kMaxTerms = 128;
 
-  void add(const UOp& base, int128 factor);         // call normalize() afterwards
-  bool add_scaled(const UOp& u, int128 factor);     // false as `of`; call normalize() afterwards
+  void add(const UOp& base, int128 factor);      // call normalize() afterwards
+  bool add_scaled(const UOp& u, int128 factor);  // false as `of`; call normalize() afterwards
   void normalize();
   // Terms first, left-associated, then the constant.
   UOp to_uop() const;
@@ -62,8 +62,8 @@ SmallVec<UOp, 8> split_operands(const UOp& u, Op op);
 // A left-associated chain; `identity` when there are no operands.
 UOp join_operands(std::span<const UOp> operands, Op op, const UOp& identity);
 
-// Largest integer known to divide the value: of a constant itself, of a sum the gcd of its terms, of a product its
-// constant, of a variable its multiple_of, of a Stack the gcd of its lanes.
+// Largest integer known to divide the value: of a constant itself, of a sum the gcd of its terms, of a
+// product its constant, of a variable its multiple_of, of a Stack the gcd of its lanes.
 int128 const_factor(const UOp& u);
 // u/c where that is an integer expression for certain, else null. c != 0.
 UOp divides(const UOp& u, int128 c);
@@ -76,8 +76,9 @@ std::pair<UOp, Scalar> pop_const(const UOp& u, Op op);
 
 // Terms of a sum in normal form whose base has one of these ops.
 size_t count_terms(const UOp& sum, const OpSet& ops);
-// Sums and products of weakints in normal form: like terms combined, operands in structural order, constants last and
-// constant factors distributed over sums. The sources of `u` are in normal form; null where `u` is, too.
+// Sums and products of weakints in normal form: like terms combined, operands in structural order, constants
+// last and constant factors distributed over sums. The sources of `u` are in normal form; null where `u` is,
+// too.
 UOp normalize_sum(const UOp& u);
 UOp normalize_product(const UOp& u);
 

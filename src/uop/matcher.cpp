@@ -327,8 +327,9 @@ std::string place(std::string_view file, uint32_t line, uint32_t column, std::st
 
 std::string rule_stats_text() {
   std::vector<RuleStat> stats = rule_stats();
-  std::stable_sort(stats.begin(), stats.end(),
-                   [](const RuleStat& a, const RuleStat& b) { return a.matches > b.matches; });
+  std::sort(stats.begin(), stats.end(), [](const RuleStat& a, const RuleStat& b) {
+    return std::tie(b.matches, a.file, a.line, a.column) < std::tie(a.matches, b.file, b.line, b.column);
+  });
   std::string text;
   for (const RuleStat& s : stats) {
     const std::string where = place(s.file, s.line, s.column, s.name);

@@ -111,6 +111,7 @@ struct RuleEntry {
 
 template <class R, size_t NRules, size_t NNodes>
 struct RuleSet {
+  static_assert(NNodes < 65536, "RuleInfo holds 16-bit positions");
   std::array<RuleEntry<R>, NRules> rules{};
   std::array<pat::PatNode, NNodes> nodes{};
 };

@@ -1,12 +1,13 @@
-// Sums over Ranges in closed form. Integers are exact (or wrap, which sums respect). For floats a factor that leaves a sum
-// changes rounding only, and a selection times a value is taken to be 0 where the selection is 0, whatever the value.
-#include <algorithm>
-#include <cmath>
-
+// Sums over Ranges in closed form. Integers are exact (or wrap, which sums respect). For floats a factor that
+// leaves a sum changes rounding only, and a selection times a value is taken to be 0 where the selection is
+// 0, whatever the value.
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace lathe {
 namespace {
@@ -30,7 +31,8 @@ UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but) {
   return UOp::make(Op::Reduce, DType::Void, {srcs.data(), srcs.size()}, reduce.arg());
 }
 
-// ---- selections ------------------------------------------------------------------------------------------------------
+// ---- selections
+// ------------------------------------------------------------------------------------------------------
 
 // A value that is `yes` where all clauses hold and `no` elsewhere.
 struct Selection {
@@ -94,7 +96,8 @@ std::optional<Selection> selected_product(const UOp& value) {
   return out;
 }
 
-// ---- clauses in one Range --------------------------------------------------------------------------------------------
+// ---- clauses in one Range
+// --------------------------------------------------------------------------------------------
 
 // `u` as factor*range + rest, an exact integer, where rest and factor do not depend on the range.
 struct Affine {
@@ -117,7 +120,8 @@ std::optional<Affine> affine_in(const UOp& u, const UOp& range) {
   return a;
 }
 
-// The exact integer that a side of a comparison of type `common` stands for, as a weakint; null where it may wrap.
+// The exact integer that a side of a comparison of type `common` stands for, as a weakint; null where it may
+// wrap.
 UOp exact_side(const UOp& side, DType common) {
   UOp u = side;
   if (is_float(u.dtype())) return {};
@@ -143,8 +147,8 @@ std::optional<Affine> affine_difference(const UOp& comparison, const UOp& range)
 }
 
 struct Equality {
-  UOp value;   // of the range
-  UOp gate;    // where there is one
+  UOp value;  // of the range
+  UOp gate;   // where there is one
 };
 // `factor*range + rest == 0` solved for the range.
 std::optional<Equality> solve_equality(const UOp& clause, const UOp& range) {
@@ -202,11 +206,34 @@ UOp conjunction(std::span<const UOp> clauses) {
   return join_operands(clauses, Op::And, constant(Scalar(true)));
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------------------
+// ---- rules
+// -----------------------------------------------------------------------------------------------------------
+
+// A range that no other range of the reduction depends on.
+bool is_free_range(const UOp& reduce, size_t i) {
+  if (reduce.src(i).op() != Op::Range) return false;
+  for (size_t k = 1; k < reduce.n_srcs(); k++)
+    if (k != i && depends_on(reduce.src(k), reduce.src(i))) return false;
+  return true;
+}
 
 bool is_kernel_reduce(const UOp& u, Op op) {
   const ReduceArg& arg = u.arg_as<ReduceArg>();
   return arg.op == op && arg.n_axes == 0;
+}
+
+// `u` with the range replaced by its value, which may lie outside of the range: addresses made from it are
+// gated.
+UOp replace_range(const UOp& u, const UOp& range, const Equality& e) {
+  const UOp gated = where(e.gate, e.value, invalid());
+  std::vector<std::pair<UOp, UOp>> map{{range, e.value}};
+  auto is_address = [&](const UOp& n) { return n.op() == Op::Index && !depends_on(n.src(0), range); };
+  toposort(u, [&](const UOp& n) {
+    if (!is_address(n)) return true;
+    if (depends_on(n, range)) map.emplace_back(n, substitute(n, {{range, gated}}));
+    return false;
+  });
+  return substitute(u, map);
 }
 
 // sum over r of (r == k ? v : 0)  ->  0 <= k < end ? v[r := k] : 0
@@ -220,10 +247,8 @@ UOp select_one(const UOp& u, size_t i, const Selection& s) {
     SmallVec<UOp, 8> rest{e->gate};
     for (size_t j = 0; j < s.clauses.size(); j++)
       if (j != k) rest.push_back(s.clauses[j]);
-    // The gate inside keeps addresses that are made from k in bounds.
-    const UOp gated = where(e->gate, e->value, invalid());
     const UOp selected = where(conjunction({rest.data(), rest.size()}), s.yes, s.no);
-    return reduce_over_rest(u, simplify(substitute(selected, {{r, gated}})), i);
+    return reduce_over_rest(u, simplify(replace_range(selected, r, *e)), i);
   }
   return {};
 }
@@ -232,11 +257,13 @@ bool is_exact_multiplicand(const UOp& u) {
   return !is_float(u.dtype()) || (u.is_const() && std::isfinite(u.value().as_double()));
 }
 
-// sum over r of (r in an interval ? a : b)  ->  a*count + b*(end - count), for a and b that do not depend on r
+// sum over r of (r in an interval ? a : b)  ->  a*count + b*(end - count), for a and b that do not depend on
+// r
 UOp count_selected(const UOp& u, size_t i, const Selection& s) {
   const UOp& r = u.src(i);
   const UOp yes = simplify(s.yes), no = simplify(s.no);
-  if (depends_on(yes, r) || depends_on(no, r) || !is_exact_multiplicand(yes) || !is_exact_multiplicand(no)) return {};
+  if (depends_on(yes, r) || depends_on(no, r) || !is_exact_multiplicand(yes) || !is_exact_multiplicand(no))
+    return {};
   SmallVec<UOp, 8> own, others;
   for (const UOp& c : s.clauses) (depends_on(c, r) ? own : others).push_back(c);
   if (own.empty()) return {};
@@ -252,11 +279,11 @@ UOp count_selected(const UOp& u, size_t i, const Selection& s) {
 
 UOp collapse_selection(const Match& m) {
   const UOp& u = m.root();
-  if (!is_kernel_reduce(u, Op::Add)) return {};
+  if (!is_kernel_reduce(u, Op::Add) || is_bool(u.dtype())) return {};
   const std::optional<Selection> s = selected_product(u.src(0));
   if (!s) return {};
   for (size_t i = 1; i < u.n_srcs(); i++) {
-    if (u.src(i).op() != Op::Range) continue;
+    if (!is_free_range(u, i)) continue;
     if (const UOp one = select_one(u, i, *s)) return m.fit(one);
     if (const UOp counted = count_selected(u, i, *s)) return m.fit(counted);
   }
@@ -270,7 +297,7 @@ UOp drop_unused_range(const Match& m) {
   if (u.arg_as<ReduceArg>().n_axes != 0 || (op != Op::Add && op != Op::Max)) return {};
   for (size_t i = 1; i < u.n_srcs(); i++) {
     const UOp& r = u.src(i);
-    if (r.op() != Op::Range || depends_on(value, r)) continue;
+    if (!is_free_range(u, i) || depends_on(value, r)) continue;
     const bool never_empty = !r.src(0).bounds().lo.less(Scalar(1));
     if (op == Op::Max && never_empty) return m.fit(reduce_over_rest(u, value, i));
     if (op != Op::Add || is_bool(u.dtype()) || (is_float(u.dtype()) && !never_empty)) continue;
@@ -322,11 +349,10 @@ UOp split_sum(const Match& m) {
   return m.fit(sum(inside) + sum(outside));
 }
 
-constexpr auto kReduceRules = rules(
-    rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
-    rule(op<Op::Reduce>(x, any_srcs()), fn(collapse_selection)),
-    rule(op<Op::Reduce>(op<Op::Mul>(), any_srcs()), fn(factor_out)),
-    rule(op<Op::Reduce>(op<Op::Add>(), any_srcs()), fn(split_sum)));
+constexpr auto kReduceRules = rules(rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
+                                    rule(op<Op::Reduce>(x, any_srcs()), fn(collapse_selection)),
+                                    rule(op<Op::Reduce>(op<Op::Mul>(), any_srcs()), fn(factor_out)),
+                                    rule(op<Op::Reduce>(op<Op::Add>(), any_srcs()), fn(split_sum)));
 
 }  // namespace
 

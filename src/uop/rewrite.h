@@ -39,7 +39,7 @@ class RewriteTracer {
   virtual void on_pass_begin(const char* pass, const UOp& root) = 0;
   // `nanoseconds`: matching, the rule function and building the replacement.
   virtual void on_match(const RuleInfo& rule, const UOp& before, const UOp& after, uint64_t nanoseconds) = 0;
-  virtual void on_pass_end(const char* pass, const UOp& result) = 0;
+  virtual void on_pass_end(const char* pass, const UOp& result) = 0;  // not when an error ends the pass
 };
 // Null for none. Returns the tracer it replaces, which may still be running in other threads.
 RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer);
@@ -75,6 +75,7 @@ class Rewriter {
     UOp* free_ = first_;
     UOp* end_ = first_ + kFirst;
   };
+
   // A node on the way from the root to the node at work.
   struct Frame {
     const UOp* node;

@@ -1,20 +1,20 @@
 #include "uop/simplify.h"
 
-#include <bit>
-#include <cmath>
-
 #include "uop/comparison.h"
 #include "uop/divmod.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"
 
+#include <cmath>
+
 namespace lathe {
 namespace {
 
 using namespace pat;
 
-constexpr OpSet kUnaryOps = ops_with(kUnary), kBinaryOps = ops_with(kBinary), kTernaryOps = ops_with(kTernary);
+constexpr OpSet kUnaryOps = ops_with(kUnary), kBinaryOps = ops_with(kBinary),
+                kTernaryOps = ops_with(kTernary);
 constexpr OpSet kUnaryAndCasts = kUnaryOps | OpSet{Op::Cast, Op::Bitcast};
 constexpr OpSet kCommutativeOps = ops_with(kCommutative);
 constexpr OpSet kSortedOps = {Op::Max, Op::Xor, Op::Or, Op::And, Op::CmpNe};  // Add and Mul have normal forms
@@ -22,52 +22,48 @@ constexpr OpSet kSortedOps = {Op::Max, Op::Xor, Op::Or, Op::And, Op::CmpNe};  //
 constexpr bool is_exact(DType d) { return is_int(d) || is_bool(d); }
 constexpr bool is_typed_int(DType d) { return is_int(d) && d != DType::WeakInt; }
 
-constexpr auto bx = x.dtype(DType::Bool);   // x, a bool
-constexpr auto ix = x.dtypes(is_exact);     // x, an integer or a bool
+constexpr auto bx = x.dtype(DType::Bool);  // x, a bool
+constexpr auto ix = x.dtypes(is_exact);    // x, an integer or a bool
 constexpr auto wx = x.dtype(DType::WeakInt);
 constexpr auto folds = any_op<OpSet{Op::Const, Op::Stack}>();
 
 UOp fit_if(const Match& m, const UOp& u) { return u ? m.fit(u) : u; }
 
-// ---- Invalid --------------------------------------------------------------------------------------------------------
-// Invalid poisons whatever is computed from it. So a gate moves outwards: where it is false, the value above is Invalid
-// too. Gates end up outside of everything but addresses, and no rule below can lose one.
+// ---- Invalid
+// --------------------------------------------------------------------------------------------------------
+// Invalid poisons whatever is computed from it. So a gate moves outwards: where it is false, the value above
+// is Invalid too. Gates end up outside of everything but addresses, and no rule below can lose one.
 UOp nothing(const Match&) { return UOp::make(Op::Noop, DType::Void, std::span<const UOp>()); }
 UOp load_of_nothing(const Match& m) {
   const UOp& u = m.root();
   return m.fit(u.n_srcs() > 1 ? u.src(1) : constant(u.dtype(), Scalar(0)));
 }
-UOp gate_address(const Match& m) {
-  return store(index(m[buf], where(m[gate], m[idx], invalid())), m[val]);
-}
+UOp gate_address(const Match& m) { return store(index(m[buf], where(m[gate], m[idx], invalid())), m[val]); }
 
-constexpr auto kInvalidRules = rules(
-    rule(any_op<kUnaryAndCasts>(inv), inv),
-    rule(any_op<kBinaryOps>(inv, x), inv),
-    rule(any_op<kBinaryOps>(x, inv), inv),
-    rule(op<Op::Stack>(each_src(inv)), inv).when([](const Match& m) { return m.root().n_srcs() > 0; }),
-    rule(where(inv, x, y), inv),
-    rule(where(true, x, y), x),
-    rule(where(false, x, y), y),
-    rule(where(x, inv, inv), inv),
-    rule(where(x, inv, y), where(!x, y, inv)),
-    rule(any_op<kUnaryAndCasts>(where(x, y, inv)), fn(push_op_into_gate)),
-    rule(any_op<kBinaryOps>(where(x, y, inv), z), fn(push_op_into_gate)),
-    rule(any_op<kBinaryOps>(z, where(x, y, inv)), fn(push_op_into_gate)),
-    rule(where(where(gate, c, inv), x, y), where(gate, where(c, x, y), inv)),
-    rule(where(a, where(gate, x, inv), inv), where(a & gate, x, inv)),
-    rule(where(a, where(a, x, inv), y), where(a, x, y)),
-    rule(where(a, where(gate, x, inv), y), where((!a) | gate, where(a, x, y), inv)),
-    rule(where(a, x, where(gate, y, inv)), where(a | gate, where(a, x, y), inv)),
-    rule(op<Op::Load>(op<Op::Index>(buf, inv), any_srcs()), fn(load_of_nothing)),
-    rule(op<Op::Store>(op<Op::Index>(buf, inv), x, any_srcs()), fn(nothing)),
-    rule(op<Op::Store>(x, inv, any_srcs()), fn(nothing)),
-    rule(op<Op::Store>(op<Op::Index>(buf, idx), where(gate, val, inv)), fn(gate_address)));
+constexpr auto kInvalidRules =
+    rules(rule(any_op<kUnaryAndCasts>(inv), inv), rule(any_op<kBinaryOps>(inv, x), inv),
+          rule(any_op<kBinaryOps>(x, inv), inv),
+          rule(op<Op::Stack>(each_src(inv)), inv).when([](const Match& m) { return m.root().n_srcs() > 0; }),
+          rule(where(inv, x, y), inv), rule(where(true, x, y), x), rule(where(false, x, y), y),
+          rule(where(x, inv, inv), inv), rule(where(x, inv, y), where(!x, y, inv)),
+          rule(any_op<kUnaryAndCasts>(where(x, y, inv)), fn(push_op_into_gate)),
+          rule(any_op<kBinaryOps>(where(x, y, inv), z), fn(push_op_into_gate)),
+          rule(any_op<kBinaryOps>(z, where(x, y, inv)), fn(push_op_into_gate)),
+          rule(where(where(gate, c, inv), x, y), where(gate, where(c, x, y), inv)),
+          rule(where(a, where(gate, x, inv), inv), where(a& gate, x, inv)),
+          rule(where(a, where(a, x, inv), y), where(a, x, y)),
+          rule(where(a, where(gate, x, inv), y), where((!a) | gate, where(a, x, y), inv)),
+          rule(where(a, x, where(gate, y, inv)), where(a | gate, where(a, x, y), inv)),
+          rule(op<Op::Load>(op<Op::Index>(buf, inv), any_srcs()), fn(load_of_nothing)),
+          rule(op<Op::Store>(op<Op::Index>(buf, inv), x, any_srcs()), fn(nothing)),
+          rule(op<Op::Store>(x, inv, any_srcs()), fn(nothing)),
+          rule(op<Op::Store>(op<Op::Index>(buf, idx), where(gate, val, inv)), fn(gate_address)));
 
-// ---- constants ------------------------------------------------------------------------------------------------------
-// The reference ALU computes them, so folding and running agree by construction.
-// Ring and bit operations truncate at the end, so a literal beyond the type of its neighbour may stand there; these ops look
-// at its value, which is the truncated one.
+// ---- constants
+// ------------------------------------------------------------------------------------------------------ The
+// reference ALU computes them, so folding and running agree by construction. Ring and bit operations truncate
+// at the end, so a literal beyond the type of its neighbour may stand there; these ops look at its value,
+// which is the truncated one.
 constexpr OpSet kCommitOps = {Op::CmpLt, Op::CmpNe, Op::Max, Op::FloorDiv, Op::FloorMod};
 UOp commit_literal(const Match& m) {
   const UOp& u = m.root();
@@ -94,8 +90,7 @@ UOp commit_branches(const Match& m) {
 }
 
 constexpr auto kFoldRules = rules(
-    rule(any_op<kCommitOps>(x, c0), fn(commit_literal)),
-    rule(any_op<kCommitOps>(c0, x), fn(commit_literal)),
+    rule(any_op<kCommitOps>(x, c0), fn(commit_literal)), rule(any_op<kCommitOps>(c0, x), fn(commit_literal)),
     rule(where(x, c0, y).dtypes(is_typed_int), fn(commit_branches)),
     rule(where(x, y, c0).dtypes(is_typed_int), fn(commit_branches)),
     rule(any_op<kUnaryOps>(folds), fn(fold_constants)),
@@ -103,11 +98,13 @@ constexpr auto kFoldRules = rules(
     rule(any_op<kTernaryOps>(folds, folds, folds), fn(fold_constants)),
     rule(op<Op::Cast>(op<Op::Const>()), fn(fold_cast_of_constant)),
     rule(op<Op::Bitcast>(op<Op::Const>()), fn(fold_bitcast_of_constant)),
-    rule(any_op<kCommutativeOps>(x.arg_if([](const UOp& u) { return u.is_const(); }), y), fn(constant_to_the_right)));
+    rule(any_op<kCommutativeOps>(x.arg_if([](const UOp& u) { return u.is_const(); }), y),
+         fn(constant_to_the_right)));
 
-// ---- identities -----------------------------------------------------------------------------------------------------
-// x+0 of floats turns -0 into itself instead of +0; everything else is exact for every value. x*0 and x-x are left alone
-// for floats, where x may be infinite or NaN.
+// ---- identities
+// ----------------------------------------------------------------------------------------------------- x+0
+// of floats turns -0 into itself instead of +0; everything else is exact for every value. x*0 and x-x are
+// left alone for floats, where x may be infinite or NaN.
 UOp clears_low_bits(const Match& m) {
   // (x & c0) >> c1 with a mask that is all ones from bit c1 up
   const UOp& u = m.root();
@@ -123,38 +120,21 @@ UOp clears_low_bits(const Match& m) {
   return m.fit(alu(u.op(), {m[x], m[c1]}));
 }
 
-constexpr auto kIdentityRules = rules(
-    rule(x + 0, x),
-    rule(x * 1, x),
-    rule(x ^ 0, x),
-    rule(x | 0, x),
-    rule((x & c0).dtypes(is_int), x).when([](const Match& m) {
-      const DType d = m.root().dtype();
-      return m[x].dtype() == d && cast_scalar(m[c0].value(), d).equals(cast_scalar(Scalar(-1), d));
-    }),
-    rule(x << 0, x),
-    rule(x >> 0, x),
-    rule(x / 1, x),
-    rule(x / -1, x * -1),
-    rule(x / x, 1),
-    rule(x % 1, 0),
-    rule(x % -1, 0),
-    rule(x % x, 0),
-    rule(x & 0, 0),
-    rule((x * 0).dtypes(is_exact), 0),
-    rule(x & x, x),
-    rule(x | x, x),
-    rule(maximum(x, x), x),
-    rule(x ^ x, 0),
-    rule(either_order(either_order(x ^ y) ^ y), x),
-    rule((x % y) % y, x % y),
-    rule(lt(ix, x), false),
-    rule(ne(ix, x), false),
-    rule(op<Op::Trunc>(x).dtypes(is_exact), x),
-    rule((x & c0) >> c1, fn(clears_low_bits)),
-    rule((x & c0) / c1, fn(clears_low_bits)));
+constexpr auto kIdentityRules =
+    rules(rule(x + 0, x), rule(x * 1, x), rule(x ^ 0, x), rule(x | 0, x),
+          rule((x & c0).dtypes(is_int), x).when([](const Match& m) {
+            const DType d = m.root().dtype();
+            return m[x].dtype() == d && cast_scalar(m[c0].value(), d).equals(cast_scalar(Scalar(-1), d));
+          }),
+          rule(x << 0, x), rule(x >> 0, x), rule(x / 1, x), rule(x / -1, x * -1), rule(x / x, 1),
+          rule(x % 1, 0), rule(x % -1, 0), rule(x % x, 0), rule(x & 0, 0), rule((x * 0).dtypes(is_exact), 0),
+          rule(x& x, x), rule(x | x, x), rule(maximum(x, x), x), rule(x ^ x, 0),
+          rule(either_order(either_order(x ^ y) ^ y), x), rule((x % y) % y, x % y), rule(lt(ix, x), false),
+          rule(ne(ix, x), false), rule(op<Op::Trunc>(x).dtypes(is_exact), x),
+          rule((x & c0) >> c1, fn(clears_low_bits)), rule((x & c0) / c1, fn(clears_low_bits)));
 
-// ---- booleans -------------------------------------------------------------------------------------------------------
+// ---- booleans
+// -------------------------------------------------------------------------------------------------------
 UOp compare_number_of_bool(const Match& m) {
   const Scalar v = cast_scalar(m[c0].value(), join(m.root().src(0).dtype(), m[c0].dtype()));
   if (v.equals(0)) return m.fit(m[x]);
@@ -162,56 +142,52 @@ UOp compare_number_of_bool(const Match& m) {
 }
 
 constexpr auto kBoolRules = rules(
-    rule((x & true).dtype(DType::Bool), x),
-    rule((x | true).dtype(DType::Bool), true),
-    rule((x ^ y).dtype(DType::Bool), ne(x, y)),
-    rule(ne(bx, false), x),
-    rule(!!bx, x),
+    rule((x & true).dtype(DType::Bool), x), rule((x | true).dtype(DType::Bool), true),
+    rule((x ^ y).dtype(DType::Bool), ne(x, y)), rule(ne(bx, false), x), rule(!!bx, x),
     rule(!lt(wx, 1), fn([](const Match& m) { return fit_if(m, fold_simplex(m.root())); })),
     rule(lt(bx, y), (!x) & y).when([](const Match& m) { return is_bool(m[y].dtype()); }),
-    rule((x * y).dtype(DType::Bool), x & y),
-    rule((x + y).dtype(DType::Bool), x | y),
-    rule(maximum(x, y).dtype(DType::Bool), x | y),
-    rule(where(x, true, false).dtype(DType::Bool), x),
-    rule(where(x, false, true).dtype(DType::Bool), !x),
-    rule(where(x, y, false).dtype(DType::Bool), x & y),
+    rule((x * y).dtype(DType::Bool), x& y), rule((x + y).dtype(DType::Bool), x | y),
+    rule(maximum(x, y).dtype(DType::Bool), x | y), rule(where(x, true, false).dtype(DType::Bool), x),
+    rule(where(x, false, true).dtype(DType::Bool), !x), rule(where(x, y, false).dtype(DType::Bool), x& y),
     rule(where(x, true, y).dtype(DType::Bool), x | y),
-    rule(ne(op<Op::Cast>(bx), c0), fn(compare_number_of_bool)),
-    rule(cast(x, DType::Bool), ne(x, 0)),
+    rule(ne(op<Op::Cast>(bx), c0), fn(compare_number_of_bool)), rule(cast(x, DType::Bool), ne(x, 0)),
     rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool),
          fn([](const Match& m) { return fit_if(m, fold_clauses(m.root())); })));
 
-// ---- casts ----------------------------------------------------------------------------------------------------------
+// ---- casts
+// ----------------------------------------------------------------------------------------------------------
 // A step in between changes nothing when it holds every value that comes in.
 // A Cast of a Where goes into its branches where one of them is a constant, which it vanishes into.
 UOp cast_branches(const Match& m) {
   const UOp &u = m.root(), &w = u.src(0);
-  return m.fit(where(w.src(0), cast(cast(w.src(1), w.dtype()), u.dtype()), cast(cast(w.src(2), w.dtype()), u.dtype())));
+  return m.fit(where(w.src(0), cast(cast(w.src(1), w.dtype()), u.dtype()),
+                     cast(cast(w.src(2), w.dtype()), u.dtype())));
 }
 
-constexpr auto kCastRules = rules(
-    rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when([](const Match& m) {
-      return m.root().dtype() == m[x].dtype();
-    }),
-    rule(op<Op::Cast>(op<Op::Cast>(x)), fn(fold_cast_chain)),
-    rule(op<Op::Cast>(where(c, x, c0)), fn(cast_branches)),
-    rule(op<Op::Cast>(where(c, c0, x)), fn(cast_branches)),
-    rule(bitcast(bitcast(x)), fn([](const Match& m) {
-           const UOp &u = m.root(), &source = m[x];
-           const bool same_lanes = bit_width(u.dtype()) == bit_width(source.dtype()) &&
-                                   bit_width(u.src(0).dtype()) == bit_width(source.dtype());
-           return same_lanes ? bitcast(source, u.dtype()) : UOp();
-         })));
+constexpr auto kCastRules = rules(rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when([](const Match& m) {
+  return m.root().dtype() == m[x].dtype();
+}),
+                                  rule(op<Op::Cast>(op<Op::Cast>(x)), fn(fold_cast_chain)),
+                                  rule(op<Op::Cast>(where(c, x, c0)), fn(cast_branches)),
+                                  rule(op<Op::Cast>(where(c, c0, x)), fn(cast_branches)),
+                                  rule(bitcast(bitcast(x)), fn([](const Match& m) {
+                                         const UOp &u = m.root(), &source = m[x];
+                                         const bool same_lanes =
+                                             bit_width(u.dtype()) == bit_width(source.dtype()) &&
+                                             bit_width(u.src(0).dtype()) == bit_width(source.dtype());
+                                         return same_lanes ? bitcast(source, u.dtype()) : UOp();
+                                       })));
 
-// ---- Where ----------------------------------------------------------------------------------------------------------
-constexpr auto kWhereRules = rules(
-    rule(where(x, y, y), y),
-    rule(where(a, where(b, c, d), d), where(a & b, c, d)),
-    rule(where(a, c, where(b, c, d)), where(a | b, c, d)),
-    rule(where(!bx, y, z), where(x, z, y)).when([](const Match& m) { return !m[z].is_invalid(); }));
+// ---- Where
+// ----------------------------------------------------------------------------------------------------------
+constexpr auto kWhereRules =
+    rules(rule(where(x, y, y), y), rule(where(a, where(b, c, d), d), where(a& b, c, d)),
+          rule(where(a, c, where(b, c, d)), where(a | b, c, d)),
+          rule(where(!bx, y, z), where(x, z, y)).when([](const Match& m) { return !m[z].is_invalid(); }));
 
-// ---- structure ------------------------------------------------------------------------------------------------------
-// A Range over one value is a constant, and then no loop is left to close.
+// ---- structure
+// ------------------------------------------------------------------------------------------------------ A
+// Range over one value is a constant, and then no loop is left to close.
 UOp drop_constant_ranges(const Match& m) {
   const UOp& u = m.root();
   SmallVec<UOp, 8> srcs{u.src(0)};
@@ -258,49 +234,52 @@ UOp store_where_it_differs(const Match& m) {
 }
 constexpr auto address = op<Op::Index>(buf, idx);
 
-constexpr auto kStructureRules = rules(
-    rule(op<Op::Store>(x, op<Op::Load>(x)), fn(nothing)),
-    rule(op<Op::Store>(address, where(gate, val, op<Op::Load>(address))), fn(store_where_it_differs)),
-    rule(op<Op::Store>(address, where(gate, op<Op::Load>(address), val)), fn(store_where_it_differs)),
-    rule(op<Op::End>(op<Op::Noop>(no_srcs()), any_srcs()), fn(nothing)),
-    rule(any_op<OpSet{Op::Sink, Op::Group}>().arg_if(lists_effects), fn(flatten_effects)),
-    rule(op<Op::After>(x), x),
-    rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
-    rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
+constexpr auto kStructureRules =
+    rules(rule(op<Op::Store>(x, op<Op::Load>(x)), fn(nothing)),
+          rule(op<Op::Store>(address, where(gate, val, op<Op::Load>(address))), fn(store_where_it_differs)),
+          rule(op<Op::Store>(address, where(gate, op<Op::Load>(address), val)), fn(store_where_it_differs)),
+          rule(op<Op::End>(op<Op::Noop>(no_srcs()), any_srcs()), fn(nothing)),
+          rule(any_op<OpSet{Op::Sink, Op::Group}>().arg_if(lists_effects), fn(flatten_effects)),
+          rule(op<Op::After>(x), x),
+          rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
+          rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
 
-// ---- bounds ---------------------------------------------------------------------------------------------------------
-// A value whose bounds meet is that constant. Bounds hold for every value of the variables, and integer bounds are exact.
+// ---- bounds
+// ---------------------------------------------------------------------------------------------------------
+// A value whose bounds meet is that constant. Bounds hold for every value of the variables, and integer
+// bounds are exact.
 UOp larger_by_bounds(const Match& m) {
   const UOp &a = m.root().src(0), &b = m.root().src(1);
   if (!a.bounds().lo.less(b.bounds().hi)) return m.fit(a);
   return !b.bounds().lo.less(a.bounds().hi) ? m.fit(b) : UOp();
 }
 
-constexpr auto kBoundsRules = rules(
-    rule(any_op<OpSet{Op::CmpLt, Op::CmpNe, Op::FloorDiv, Op::FloorMod, Op::Range, Op::Special, Op::Param, Op::And, Op::Shr,
-                      Op::Mul, Op::Max}>()
-             .dtypes(is_exact),
-         fn(fold_single_value)),
-    rule(maximum(x, y).dtypes(is_exact), fn(larger_by_bounds)));
+constexpr auto kBoundsRules =
+    rules(rule(any_op<OpSet{Op::CmpLt, Op::CmpNe, Op::FloorDiv, Op::FloorMod, Op::Range, Op::Special,
+                            Op::Param, Op::And, Op::Shr, Op::Mul, Op::Max}>()
+                   .dtypes(is_exact),
+               fn(fold_single_value)),
+          rule(maximum(x, y).dtypes(is_exact), fn(larger_by_bounds)));
 
-// ---- integers modulo 2^n --------------------------------------------------------------------------------------------
-// Typed integers are a ring, with wrapping: like terms combine and constants gather on the right. weakint, which is exact,
+// ---- integers modulo 2^n
+// -------------------------------------------------------------------------------------------- Typed integers
+// are a ring, with wrapping: like terms combine and constants gather on the right. weakint, which is exact,
 // has normal forms instead.
 constexpr auto kRingRules = rules(
-    rule((x + x).dtypes(is_typed_int), x * 2),
-    rule((x * c0 + x * c1).dtypes(is_typed_int), x * (c0 + c1)),
-    rule(either_order(x + x * c0).dtypes(is_typed_int), x * (c0 + 1)),
+    rule((x + x).dtypes(is_typed_int), x * 2), rule((x * c0 + x * c1).dtypes(is_typed_int), x*(c0 + c1)),
+    rule(either_order(x + x * c0).dtypes(is_typed_int), x*(c0 + 1)),
     rule(either_order(either_order(y + x) + x).dtypes(is_typed_int), y + x * 2),
     rule(either_order(either_order(y + x * c0) + x * c1).dtypes(is_typed_int), y + x * (c0 + c1)),
     rule(either_order(either_order(y + x) + x * c0).dtypes(is_typed_int), y + x * (c0 + 1)),
     rule(either_order(either_order(y + x * c0) + x).dtypes(is_typed_int), y + x * (c0 + 1)),
     rule(((x + c0) + c1).dtypes(is_typed_int), x + (c0 + c1)),
-    rule(((x * c0) * c1).dtypes(is_typed_int), x * (c0 * c1)),
+    rule(((x * c0) * c1).dtypes(is_typed_int), x*(c0* c1)),
     rule(either_order((x + c0) + y).dtypes(is_typed_int), (x + y) + c0),
     rule(either_order((x * c0) * y).dtypes(is_typed_int), (x * y) * c0));
 
-// ---- narrow arithmetic ----------------------------------------------------------------------------------------------
-// 64-bit arithmetic on widened 32-bit values is done in 32 bits where its bounds say that nothing wraps.
+// ---- narrow arithmetic
+// ---------------------------------------------------------------------------------------------- 64-bit
+// arithmetic on widened 32-bit values is done in 32 bits where its bounds say that nothing wraps.
 constexpr OpSet kNarrowOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod};
 UOp narrow_to_32_bits(const Match& m) {
   const UOp& u = m.root();
@@ -315,56 +294,103 @@ UOp narrow_to_32_bits(const Match& m) {
   const UOp x = narrow(u.src(0)), y = narrow(u.src(1));
   return x && y ? cast(alu(u.op(), {x, y}), u.dtype()) : UOp();
 }
-constexpr auto kNarrowRules = rules(
-    rule(any_op<kNarrowOps>(cast(x), cast(y)).dtype(DType::Int64), fn(narrow_to_32_bits)),
-    rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
+constexpr auto kNarrowRules =
+    rules(rule(any_op<kNarrowOps>(cast(x), cast(y)).dtype(DType::Int64), fn(narrow_to_32_bits)),
+          rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
 
-// ---- associative constants ------------------------------------------------------------------------------------------
-constexpr auto kTwoStageRules = rules(
-    rule((x & c0) & c1, x & (c0 & c1)),
-    rule((x | c0) | c1, x | (c0 | c1)),
-    rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)),
-    rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
+// ---- associative constants
+// ------------------------------------------------------------------------------------------
+constexpr auto kTwoStageRules =
+    rules(rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)),
+          rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)), rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
 
-// ---- floats ---------------------------------------------------------------------------------------------------------
-// Scaling by a power of two is exact, so such factors may meet; only a value that leaves the range in between differs.
+// ---- floats
+// ---------------------------------------------------------------------------------------------------------
+// Scaling by a power of two is exact, so such factors may meet; only a value that leaves the range in between
+// differs.
 bool power_of_two(const UOp& u) {
   int exponent = 0;
   const double v = std::fabs(u.value().as_double());
   return std::isfinite(v) && v != 0 && std::frexp(v, &exponent) == 0.5 && exponent > -64 && exponent < 64;
 }
-constexpr auto kFloatRules = rules(
-    rule((x + x).dtypes(is_float), x * 2.0),
-    rule((x * c0 * c1).dtypes(is_float), x * (c0 * c1)).when([](const Match& m) {
-      return power_of_two(m[c0]) && power_of_two(m[c1]);
-    }),
-    rule(either_order((x * c0) * y).dtypes(is_float), (x * y) * c0).when([](const Match& m) {
-      return m[c0].value().equals(-1);
-    }),
-    rule(reciprocal(x * c0).dtypes(is_float), reciprocal(x) * reciprocal(c0)).when([](const Match& m) {
-      return power_of_two(m[c0]);
-    }));
+constexpr auto kFloatRules =
+    rules(rule((x + x).dtypes(is_float), x * 2.0),
+          rule((x * c0 * c1).dtypes(is_float), x*(c0* c1)).when([](const Match& m) {
+            return power_of_two(m[c0]) && power_of_two(m[c1]);
+          }),
+          rule(either_order((x * c0) * y).dtypes(is_float), (x * y) * c0).when([](const Match& m) {
+            return m[c0].value().equals(-1);
+          }),
+          rule(reciprocal(x* c0).dtypes(is_float), reciprocal(x) * reciprocal(c0)).when([](const Match& m) {
+            return power_of_two(m[c0]);
+          }));
 
-// ---- exact index arithmetic -----------------------------------------------------------------------------------------
-// Typed integers computed from indices are computed as indices, where nothing wraps, so that they are seen through.
+// ---- powers
+// ----------------------------------------------------------------------------------------------------------
+// A small constant exponent is multiplications; halves are square roots. Negative ones go through the
+// reciprocal.
+UOp power_by_squaring(const UOp& x, int n) {
+  UOp result, square = x;
+  for (; n > 0; n >>= 1) {
+    if (n & 1) result = result ? result * square : square;
+    if (n > 1) square = square * square;
+  }
+  return result;
+}
+UOp pow_of_constant_exponent(const Match& m) {
+  constexpr double kLargest = 16;
+  const UOp& x = m[pat::x];
+  const double exponent = m[c0].value().as_double(), size = std::fabs(exponent);
+  const bool floating = is_float(m.root().dtype());
+  if (size == 0) return m.fit(constant(m.root().dtype(), Scalar(1)));
+  if (!(size <= kLargest) || size * 2 != std::floor(size * 2) || (!floating && exponent < 0)) return {};
+  const UOp base = exponent < 0 ? alu(Op::Reciprocal, {x}) : cast(x, m.root().dtype());
+  UOp power = power_by_squaring(base, static_cast<int>(size));
+  if (size != std::floor(size)) {
+    const UOp root = alu(Op::Sqrt, {base});
+    power = power ? power * root : root;
+  }
+  return m.fit(power);
+}
+// c^x for a power of two: the exponent of c is exact.
+UOp pow_of_two(const Match& m) {
+  const double base = m[c0].value().as_double();
+  if (base == 1) return m.fit(constant(m.root().dtype(), Scalar(1)));
+  if (!(base > 0) || !power_of_two(m[c0])) return {};
+  return m.fit(alu(Op::Exp2, {cast(m[x], m.root().dtype()) * constant(Scalar(std::log2(base)))}));
+}
+constexpr auto kPowRules =
+    rules(rule(pow(x, c0), fn(pow_of_constant_exponent)), rule(pow(c0, x).dtypes(is_float), fn(pow_of_two)));
+
+// ---- exact index arithmetic
+// ----------------------------------------------------------------------------------------- Typed integers
+// computed from indices are computed as indices, where nothing wraps, so that they are seen through.
 constexpr OpSet kLiftedOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe};
-constexpr auto kIndexRules = rules(
-    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_sum(m.root())); })),
-    rule((x * y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, normalize_product(m.root())); })),
-    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, recombine_divmod(m.root())); })),
-    rule((x + y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, merge_select_terms(m.root())); })),
-    rule((x / y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, fold_floordiv(m.root())); })),
-    rule((x % y).dtype(DType::WeakInt), fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
-    rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
-    rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
-    rule(any_op<kSortedOps>(wx, y), fn(order_operands)),
-    rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
-    rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
-    rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
+constexpr auto kIndexRules =
+    rules(rule((x + y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, normalize_sum(m.root())); })),
+          rule((x * y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, normalize_product(m.root())); })),
+          rule((x + y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, recombine_divmod(m.root())); })),
+          rule((x + y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, merge_select_terms(m.root())); })),
+          rule((x / y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, fold_floordiv(m.root())); })),
+          rule((x % y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
+          rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
+          rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
+          rule(any_op<kSortedOps>(wx, y), fn(order_operands)),
+          rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
+          rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
+          rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
-// ---- selections -----------------------------------------------------------------------------------------------------
-// Below c ? t : f, c is true in t and false in f.
-constexpr OpSet kMergedOps = {Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor, Op::FloorDiv, Op::FloorMod};
+// ---- selections
+// ----------------------------------------------------------------------------------------------------- Below
+// c ? t : f, c is true in t and false in f.
+constexpr OpSet kMergedOps = {Op::Add, Op::Mul, Op::Max,      Op::And,
+                              Op::Or,  Op::Xor, Op::FloorDiv, Op::FloorMod};
 UOp merge_selects_in_sum(const Match& m) {
   const UOp &first = m[a], &second = m[b];
   const bool mergeable = (first.src(1).is_const() && second.src(1).is_const()) ||
@@ -374,21 +400,30 @@ UOp merge_selects_in_sum(const Match& m) {
 
 constexpr auto gated_load = op<Op::Load>(op<Op::Index>(buf, where(gate, idx, inv)));
 
-constexpr auto kSelectRules = rules(
-    rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
-    rule(any_op<kMergedOps>(where(c, x, y), where(c, z, w)), fn(merge_selects)),
-    rule(either_order(either_order(y + op<Op::Where>(c, x, z).as(a)) + op<Op::Where>(c, v, w).as(b)).dtypes(is_typed_int),
-         fn(merge_selects_in_sum)),
-    rule(where(lt(ix, y), y, x), maximum(x, y)),
-    rule(where(lt(x, c0), c0, x), maximum(x, c0)),
-    rule(where(lt(y, ix), x, y), maximum(x, y)),
-    rule(where(c, gated_load, 0), fn(drop_implied_gate)),
-    rule(where(c, 0, gated_load), fn(drop_implied_gate)),
-    rule(where(c, x, y), fn(assume_condition)));
+constexpr auto kSelectRules =
+    rules(rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
+          rule(any_op<kMergedOps>(where(c, x, y), where(c, z, w)), fn(merge_selects)),
+          rule(either_order(either_order(y + op<Op::Where>(c, x, z).as(a)) + op<Op::Where>(c, v, w).as(b))
+                   .dtypes(is_typed_int),
+               fn(merge_selects_in_sum)),
+          rule(where(lt(ix, y), y, x), maximum(x, y)), rule(where(lt(x, c0), c0, x), maximum(x, c0)),
+          rule(where(lt(y, ix), x, y), maximum(x, y)), rule(where(c, gated_load, 0), fn(drop_implied_gate)),
+          rule(where(c, 0, gated_load), fn(drop_implied_gate)), rule(where(c, x, y), fn(assume_condition)));
 
-constexpr auto kSimple = kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules + kWhereRules + kStructureRules;
-constexpr auto kSymbolic =
-    kSimple + kBoundsRules + kRingRules + kNarrowRules + kTwoStageRules + kFloatRules + kIndexRules + kSelectRules;
+// ---- lanes
+// ----------------------------------------------------------------------------------------------------------
+UOp stack_of_copies(const Match& m) {
+  const UOp &u = m.root(), &x = u.src(0);
+  if (u.ndim() != 1 || x.ndim() != 0 || !u.shape()[0].is_const()) return {};
+  const std::vector<UOp> lanes(static_cast<size_t>(u.shape()[0].value()), x);
+  return lanes.empty() ? UOp() : stack(lanes);
+}
+constexpr auto kLaneRules = rules(rule(op<Op::Expand>(x, y), fn(stack_of_copies)));
+
+constexpr auto kSimple =
+    kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules + kWhereRules + kStructureRules;
+constexpr auto kSymbolic = kSimple + kBoundsRules + kRingRules + kNarrowRules + kTwoStageRules + kFloatRules +
+                           kPowRules + kIndexRules + kSelectRules;
 
 }  // namespace
 
@@ -402,6 +437,12 @@ const Matcher<UOp>& simple_rules() {
 const Matcher<UOp>& symbolic_rules() {
   static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set()});
   return *matcher;
+}
+
+UOp simplify_lanes(const UOp& u) {
+  static const Matcher<UOp>* const matcher =
+      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)});
+  return graph_rewrite(u, *matcher, {.name = "simplify lanes"});
 }
 
 UOp simplify(const UOp& u) { return graph_rewrite(u, symbolic_rules(), {.name = "simplify"}); }

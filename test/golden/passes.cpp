@@ -1,4 +1,11 @@
+#include "codegen/actions.h"
+#include "codegen/expand.h"
+#include "codegen/linearize.h"
+#include "codegen/lower_reduce.h"
+#include "codegen/merge_ranges.h"
+#include "codegen/vectorize.h"
 #include "golden/golden.h"
+#include "schedule/schedule.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
 #include "uop/spec.h"
@@ -27,11 +34,36 @@ GoldenValue with_shapes(const GoldenValue& v) {
 }
 GoldenValue to_list(const GoldenValue& v) { return toposort(std::get<UOp>(v)); }
 
+// The bodies of the kernels that a tensor graph needs, in order.
+GoldenValue schedule_graph(const GoldenValue& v) {
+  const UOp& root = std::get<UOp>(v);
+  const std::vector<UOp> roots = root.op() == Op::Sink ? std::vector<UOp>(root.srcs().begin(), root.srcs().end()) : std::vector{root};
+  std::string out;
+  for (const ScheduledKernel& k : make_schedule(roots).kernels) out += (out.empty() ? "" : "---\n") + print(k.body);
+  return out.empty() ? std::string("no kernels\n") : out;
+}
+
+// Applies the schedule that the body carries in KernelArg::given.
+GoldenValue apply_given(const GoldenValue& v) {
+  UOp body = std::get<UOp>(v);
+  for (const Action& a : body.arg_as<KernelPtr>()->given.value()) body = apply_action(body, a);
+  return body;
+}
+
+GoldenValue to_program_order(const GoldenValue& v) { return linearize(std::get<UOp>(v)); }
+
 }  // namespace
 
 std::span<const GoldenPass> golden_passes() {
   static const GoldenPass kPasses[] = {
       {"simplify", graph_pass(simplify)},
+      {"schedule", schedule_graph},
+      {"apply", apply_given},
+      {"merge_ranges", graph_pass(merge_ranges)},
+      {"expand_upcasts", graph_pass(expand_upcasts)},
+      {"lower_reduces", graph_pass(lower_reduces)},
+      {"vectorize", graph_pass(vectorize)},
+      {"linearize", to_program_order},
       {"expression", to_expression},
       {"shapes", with_shapes},
       {"toposort", to_list},

@@ -113,7 +113,9 @@ TEST_CASE("a gate on a value gates the store") {
 
 TEST_CASE("a gated value is 0 in a reduction") {
   const UOp x = unknown(DType::Float32, 3), zero = constant(DType::Float32, 0.0);
-  const auto sum = [](const UOp& value) { return UOp::make(Op::Reduce, {value, row()}, ReduceArg{Op::Add, 0}); };
+  const auto sum = [](const UOp& value) {
+    return UOp::make(Op::Reduce, {value, row()}, ReduceArg{Op::Add, 0});
+  };
   CHECK(moved(sum(where(g(), x, invalid()))) == sum(where(g(), x, zero)));
   CHECK(moved(sum(where(g(), x, invalid()) + x)) == sum(where(g(), x + x, zero)));
 }

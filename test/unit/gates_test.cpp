@@ -4,6 +4,7 @@
 #include "uop/simplify.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,12 @@ TEST_CASE("gates and indices simplify each other") {
       {"r0[0,1]", "r0<1&(r0*5+1)%6<5", "r0", "r0<1", "0"},
       {"r0[0,1]", "(r0*5+1)%6<5&r0<1", "r0", "r0<1", "0"},
       {"l0[0,3] g0[0,3]", "l0+g0*3<5", "l0", "l0+g0*3<5", "l0"},
-      {"r0[0,29] r1[0,6] r2[0,1]", "r2<1&r1<6", "(r1+r2+1)//7*-31+((r1+r2+218)//224+r0)%30*1568", "r2<1&r1<6", "r0*1568"},
+      {"r0[0,29] r1[0,6] r2[0,1]", "r2<1&r1<6", "(r1+r2+1)//7*-31+((r1+r2+218)//224+r0)%30*1568", "r2<1&r1<6",
+       "r0*1568"},
       {"r0[0,29] r1[0,6] r2[0,1]", "r2<1", "(r1+r2+1)//7*-31+((r1+r2+218)//224+r0)%30*1568", "r2<1",
        "(r1+1)//7*-31+((r1+218)//224+r0)%30*1568"},
-      {"r0[0,3] r1[0,3] r2[0,3] r3[0,3]", "!(r0+r1<1)&!(r2+r3<1)", "(r0+r1+(r2+r3)+28)//30", "!(r0+r1<1)&!(r2+r3<1)", "1"},
+      {"r0[0,3] r1[0,3] r2[0,3] r3[0,3]", "!(r0+r1<1)&!(r2+r3<1)", "(r0+r1+(r2+r3)+28)//30",
+       "!(r0+r1<1)&!(r2+r3<1)", "1"},
       {"r0[0,1023] r1[0,3] r2[0,3]", "r0<r1*4+r2&!(r0<-1)", "r0", "r0<r1*4+r2", "r0"},
       {"l[0,3]", "l<3&!(l<1)", "(l+1)%2+(l+1)//2*2", "l<3&!(l<1)", "l+1"},
       {"i[0,264]", "!(i<201)", "(i+55)//64-4", "!(i<201)", "0"},
@@ -69,4 +72,41 @@ TEST_CASE("gates on loaded values stay, and loads keep their own gates") {
   CHECK(simplify_gate(both) == both);
   const UOp address = cast(loaded, DType::WeakInt);
   CHECK(simplify_under(gate, address) == simplify(address));
+}
+
+TEST_CASE("a simplified index is equal wherever its gate holds") {
+  std::mt19937_64 random(11);
+  auto number = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random); };
+  const Names n = parse_names("a[0,5] b[-3,4] c[0,3]").or_throw();
+  int changed = 0;
+  for (int k = 0; k < 400; k++) {
+    auto sum = [&] {
+      UOp s = constant(number(-8, 12));
+      for (const auto& [name, v] : n) s = s + v * number(-2, 4);
+      return s;
+    };
+    auto clause = [&] {
+      const UOp x = number(0, 1) ? sum() : n[static_cast<size_t>(number(0, 2))].second;
+      const UOp c = constant(number(-2, 8));
+      const UOp one = number(0, 2) ? lt(x, c) : lt(c, x);
+      return number(0, 1) ? one : logical_not(one);
+    };
+    UOp gate = clause();
+    for (int i = number(0, 2); i > 0; i--) gate = gate & clause();
+    const UOp index =
+        sum() % number(2, 9) * number(1, 5) + sum() / number(2, 9) * number(1, 5) + sum() / number(2, 30);
+    const UOp gated = where(gate, index, invalid()), s = simplify_gates(gated);
+    changed += !(s == simplify(gated));
+    for (int i = 0; i < 25; i++) {
+      std::vector<std::pair<UOp, UOp>> point;
+      for (const auto& [name, v] : n) {
+        const auto [lo, hi] = *v.param().bounds;
+        point.emplace_back(v, constant(number(static_cast<int>(lo), static_cast<int>(hi))));
+      }
+      const UOp want = simplify(substitute(gated, point)), got = simplify(substitute(s, point));
+      CHECK_MESSAGE(got == want, expression(gated), " -> ", expression(s), ": ", expression(want), " became ",
+                    expression(got));
+    }
+  }
+  CHECK(changed > 20);
 }

@@ -62,7 +62,9 @@ TEST_CASE("common_factor") {
 }
 
 TEST_CASE("divide_exact") {
-  auto quotient = [](std::string_view u, std::string_view v) { return text(divide_exact(simple(u), simple(v))); };
+  auto quotient = [](std::string_view u, std::string_view v) {
+    return text(divide_exact(simple(u), simple(v)));
+  };
   CHECK(quotient("a*a*3", "a") == "(a*3)");
   CHECK(quotient("a*a*3", "a*a*3") == "1");
   CHECK(quotient("a*a*6", "a*a*3") == "2");
@@ -89,7 +91,8 @@ TEST_CASE("pop_const takes the constant or the identity") {
 }
 
 TEST_CASE("equal sums have one normal form") {
-  const char* forms[] = {"a+b*2+y*-1+3", "3+b+a-y+b", "(y*-2+a*2+b*4+6)//2", "b-(y-a)+(b+3)", "max(y,y)*-1+(a+3)+b*2"};
+  const char* forms[] = {"a+b*2+y*-1+3", "3+b+a-y+b", "(y*-2+a*2+b*4+6)//2", "b-(y-a)+(b+3)",
+                         "max(y,y)*-1+(a+3)+b*2"};
   const UOp first = simple(forms[0]);
   for (const char* form : forms) CHECK_MESSAGE(simple(form) == first, form);
   CHECK(first.src(1).is_const(Scalar(3)));

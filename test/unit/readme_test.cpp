@@ -34,7 +34,8 @@ TEST_CASE("the program in README.md is examples/quickstart.cpp") {
 TEST_CASE("README.md states what examples/quickstart.cpp prints") {
   const std::string text = source("examples/quickstart.cpp");
   const size_t at = text.find("// prints: ") + 11;
-  CHECK(test::contains(source("README.md"), "It prints `" + text.substr(at, text.find('\n', at) - at) + "`."));
+  CHECK(
+      test::contains(source("README.md"), "It prints `" + text.substr(at, text.find('\n', at) - at) + "`."));
 }
 
 TEST_CASE("the knobs in README.md are those of the program") {

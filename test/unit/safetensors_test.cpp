@@ -84,8 +84,8 @@ TEST_CASE("safetensors headers that lie") {
   CHECK(problem(" {}") == "f: offset 8: the header does not start with '{'");
   CHECK(problem("") == "f: offset 8: the header does not start with '{'");
   CHECK(problem("{} x").starts_with("f: offset 12: the header is not valid JSON"));
-  CHECK(problem(R"({"t":)").starts_with("f: offset 14: the header is not valid JSON"));
-  CHECK(problem("{\"\xff\":{}}").starts_with("f: offset 10: the header is not valid JSON"));
+  CHECK(problem(R"({"t":)").starts_with("f: offset 13: the header is not valid JSON"));
+  CHECK(problem("{\"\xff\":{}}").starts_with("f: offset 11: the header is not valid JSON"));
 
   CHECK(problem(R"({"t":3})") == "f: offset 15: unexpected a number in tensor `t`");
   CHECK(problem(R"({"t":[]})") == "f: offset 14: unexpected list in tensor `t`");

@@ -56,6 +56,13 @@ TEST_CASE("versions of memory between writes") {
   CHECK(x.item<float>() == 3);
 }
 
+TEST_CASE("an expression of memory before and after a write") {
+  Tensor a = floats({1, 2});
+  const Tensor t = (a * 3).contiguous();
+  a.assign(floats({2, 2}));
+  check_values(a + (t - 1), {4, 7});
+}
+
 TEST_CASE("tensors that write to each other in turn") {
   Tensor a = floats({2}), b = floats({3});
   a.assign(a + b);
@@ -197,4 +204,27 @@ TEST_CASE("realize leaves constants alone") {
   y.realize();
   CHECK(y.is_realized());
   CHECK(x.at(0).is_realized());
+}
+
+TEST_CASE("dropped tensors leave no nodes behind") {
+  const auto work = [] {
+    Tensor x = floats({1, 2, 3});
+    x.set({1}, 5);
+    (x.softmax() * x.sum()).sum().backward();
+    x.assign(x - *x.grad());
+    x.realize();
+  };
+  work();  // what is made once
+  const size_t before = live_node_count();
+  work();
+  CHECK(live_node_count() <= before + 8);
+}
+
+TEST_CASE("long chains build, run and die") {
+  Tensor x = floats({0});
+  for (int i = 0; i < 2000; i++) x = x + 1;
+  CHECK(x.uop().shape()[0].value() == 1);
+  Tensor g = floats({2}), y = g;
+  for (int i = 0; i < 500; i++) y = y.sin();
+  CHECK(y.sum().gradient({g})[0].uop().shape()[0].value() == 1);
 }

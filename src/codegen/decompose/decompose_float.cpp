@@ -80,6 +80,8 @@ namespace {
 
 struct FloatContext {
   const Target& target;
+  int next_range;         // ids that are free
+  int64_t next_register;  // slots of scratch that are free
   bool has(Op op) const { return target.native_ops.contains(op); }
   bool has_double() const { return target.supports_dtype(DType::Float64); }
 };
@@ -113,16 +115,90 @@ UOp pow_expression(const UOp& base, const UOp& exponent, Precision precision) {
   return where(less(base, 0.0), where(is_fraction, of_fraction, negated), positive);
 }
 
+// ---- sin ----------------------------------------------------------------------------------------
+
+UOp after(const UOp& x, std::span<const UOp> deps) {
+  if (deps.empty()) return x;
+  SmallVec<UOp, 8> srcs{x};
+  for (const UOp& d : deps) srcs.push_back(d);
+  return UOp::make(Op::After, x.dtype(), {srcs.data(), srcs.size()});
+}
+
+// Scratch for one value of the shape of `like`.
+class Register {
+ public:
+  Register(const UOp& like, FloatContext& context)
+      : lanes_(like.ndim() ? like.shape()[0].value() : 1), is_vector_(like.ndim()) {
+    auto arg = std::make_shared<ParamArg>();
+    arg->slot = context.next_register++;
+    arg->dtype = like.dtype();
+    arg->space = AddrSpace::Reg;
+    const UOp n = constant(DType::Int32, lanes_);
+    buffer_ = UOp::make(Op::Buffer, {stack({&n, 1})}, ParamPtr(std::move(arg)));
+  }
+  // Its address once `deps` have happened.
+  UOp at(std::span<const UOp> deps) const {
+    const UOp zero = constant(DType::Int32, 0), n = constant(DType::Int32, lanes_),
+              memory = after(buffer_, deps);
+    return is_vector_ ? UOp::make(Op::Shrink, {memory, stack({&zero, 1}), stack({&n, 1})})
+                      : index(memory, zero);
+  }
+  UOp at(std::initializer_list<UOp> deps) const {
+    return at(std::span<const UOp>(deps.begin(), deps.size()));
+  }
+
+ private:
+  int64_t lanes_;
+  bool is_vector_;
+  UOp buffer_;
+};
+
+// 1 where some lane is true, else 0.
+UOp any_lane(const UOp& condition) {
+  UOp v = where(condition, constant(DType::UInt32, 1), constant(DType::UInt32, 0));
+  if (!condition.ndim()) return v;
+  const auto pick = [&](int64_t first, int64_t n) {
+    std::vector<UOp> at;
+    for (int64_t i = 0; i < n; i++) at.push_back(constant(DType::Int32, first + i));
+    return n == 1 ? index(v, at[0]) : index(v, stack(at));
+  };
+  int64_t lanes = v.shape()[0].value();
+  for (; lanes > 1 && lanes % 2 == 0; lanes /= 2) v = pick(0, lanes / 2) | pick(lanes / 2, lanes / 2);
+  if (!v.ndim()) return v;
+  UOp any = pick(0, 1);
+  for (int64_t i = 1; i < lanes; i++) any = any | pick(i, 1);
+  return any;
+}
+
+// Reducing huge angles is most of the work and hardly ever needed, so it is the body of a loop that runs once
+// where some lane needs it, else not at all. The loop reads the angle back from scratch, which keeps its
+// computation inside.
+UOp lower_sin(const UOp& x, FloatContext& context) {
+  const double limit = x.dtype() == DType::Float32 ? kSinReduction32 : kSinReduction64;
+  if (largest_magnitude(x) <= limit) return sin_of_ordinary(x);
+  std::vector<UOp> around;
+  for (const Node* r : x.ranges()) around.emplace_back(r);
+  const Register angle(x, context), result(x, context);
+  const UOp angle_kept = store(angle.at(around), x),
+            ordinary_kept = store(result.at(around), sin_of_ordinary(x));
+  // Known to be at most 1, the loop variable would be simplified to 0; of a Bitcast nothing is known.
+  const UOp times = bitcast(any_lane(is_huge_angle(x)), DType::Int32);
+  const UOp once = range(times, context.next_range++, AxisType::Loop);
+  const UOp again = load(angle.at({angle_kept, once}));
+  const UOp place = result.at({ordinary_kept, once});
+  const UOp huge = where(is_huge_angle(again), sin_of_huge(again, context.has_double()), load(place));
+  return load(result.at({UOp::make(Op::End, {store(place, huge), once})}));
+}
+
 UOp lower_transcendental(const Match& m) {
   if (!replaces_transcendental(m)) return {};
   const UOp& root = m.root();
   if (is_narrow(root.dtype())) return in_single(m);
-  const FloatContext& context = m.ctx<FloatContext>();
+  FloatContext& context = m.ctx<FloatContext>();
   switch (root.op()) {
     case Op::Exp2: return m.fit(exp2_expression(root.src(0)));
     case Op::Log2: return m.fit(log2_expression(root.src(0)));
-    case Op::Sin:
-      return m.fit(sin_expression(root.src(0), largest_magnitude(root.src(0)), context.has_double()));
+    case Op::Sin: return m.fit(lower_sin(root.src(0), context));
     default: break;
   }
   const UOp &base = root.src(0), &exponent = root.src(1);
@@ -157,20 +233,26 @@ UOp lower_reciprocal(const Match& m) {
   return m.fit(alu(Op::FDiv, {num(m[pat::x], 1.0), m[pat::x]}));
 }
 
+// clang-format off
 inline constexpr auto kFloatRules = [] {
   using namespace pat;
-  return late_rules(  //
+  return late_rules(
       rule(any_op<OpSet{Op::Exp2, Op::Log2, Op::Sin, Op::Pow}>(any_srcs()), fn(lower_transcendental)),
-      rule(op<Op::Sqrt>(x), fn(lower_sqrt)),                     //
-      rule(op<Op::Trunc>(x).dtypes(is_float), fn(lower_trunc)),  //
+      rule(op<Op::Sqrt>(x), fn(lower_sqrt)),
+      rule(op<Op::Trunc>(x).dtypes(is_float), fn(lower_trunc)),
       rule(op<Op::Reciprocal>(x), fn(lower_reciprocal)));
 }();
+// clang-format on
 
 }  // namespace
 
 UOp decompose_float(const UOp& sink, const Target& target) {
   static const Matcher<UOp> rules(kFloatRules);
-  FloatContext context{target};
+  FloatContext context{target, 0, 0};
+  for (const UOp& u : toposort(sink)) {
+    if (u.op() == Op::Range) context.next_range = std::max(context.next_range, u.range().id + 1);
+    if (u.op() == Op::Buffer) context.next_register = std::max(context.next_register, u.param().slot + 1);
+  }
   return graph_rewrite(sink, rules, {.ctx = context, .name = "decompose_float"});
 }
 

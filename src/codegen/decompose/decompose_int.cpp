@@ -221,19 +221,21 @@ UOp lower_int_pow(const Match& m) {
   return m.fit(where(less(y, 0), inverse, result));
 }
 
+// clang-format off
 inline constexpr auto kIntRules = [] {
   using namespace pat;
-  return late_rules(                                                          //
-      rule(op<Op::FloorDiv>(x, y), fn(lower_floor_div)),                      //
-      rule(op<Op::FloorMod>(x, y), fn(lower_floor_mod)),                      //
-      rule(op<Op::CDiv>(x, c0), fn(lower_c_div)),                             //
-      rule(op<Op::CMod>(x, c0), fn(lower_c_mod)),                             //
-      rule(any_op<OpSet{Op::Shl, Op::Shr}>(x, y), fn(bound_shift)),           //
-      rule(op<Op::Threefry>(x, y), fn(lower_threefry)),                       //
-      rule(op<Op::Pow>(x, y).dtypes(is_int), fn(lower_int_pow)),              //
-      rule(any_op<OpSet{Op::Add, Op::Max}>(x, y).dtype(DType::Bool), x | y),  //
+  return late_rules(
+      rule(op<Op::FloorDiv>(x, y), fn(lower_floor_div)),
+      rule(op<Op::FloorMod>(x, y), fn(lower_floor_mod)),
+      rule(op<Op::CDiv>(x, c0), fn(lower_c_div)),
+      rule(op<Op::CMod>(x, c0), fn(lower_c_mod)),
+      rule(any_op<OpSet{Op::Shl, Op::Shr}>(x, y), fn(bound_shift)),
+      rule(op<Op::Threefry>(x, y), fn(lower_threefry)),
+      rule(op<Op::Pow>(x, y).dtypes(is_int), fn(lower_int_pow)),
+      rule(any_op<OpSet{Op::Add, Op::Max}>(x, y).dtype(DType::Bool), x | y),
       rule(op<Op::Mul>(x, y).dtype(DType::Bool), x & y));
 }();
+// clang-format on
 
 }  // namespace
 

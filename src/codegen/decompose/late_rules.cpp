@@ -24,8 +24,7 @@ bool lacks(const Match& m) {
   return !has<O>(m);
 }
 
-// ---- products with reciprocals
-// --------------------------------------------------------------------------------------
+// ---- products with reciprocals ------------------------------------------------------------------
 
 // x * (1/y) as x / y where nothing else uses the reciprocal, and it runs in the same loops and as many lanes.
 UOp use_divisions(const UOp& sink) {
@@ -58,8 +57,7 @@ UOp use_divisions(const UOp& sink) {
   return of(sink);
 }
 
-// ---- rules
-// ----------------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 UOp shift_instead(const Match& m) {
   const int128 c = m[pat::c0].value().as_int();
@@ -101,31 +99,37 @@ UOp plus_negative(const Match& m) {
   return m.fit(x + (has<Op::Neg>(m) ? alu(Op::Neg, {y}) : mul(y, -1)));
 }
 
+UOp times_minus_one(const Match& m) { return m.fit(mul(m[pat::x], -1)); }
+
+// -x < c is -c < x.
+UOp flip_constant(const Match& m) {
+  return m.fit(lt(num(m[pat::c0], Scalar(-m[pat::c0].value().as_double())), m[pat::x]));
+}
+
+bool both_bool(const Match& m) { return is_bool(m[pat::x].dtype()) && is_bool(m[pat::y].dtype()); }
+
+// clang-format off
 inline constexpr auto kLateRules = [] {
   using namespace pat;
-  return late_rules(                                                                                       //
-      rule(either_order(x + op<Op::Neg>(y)), op<Op::Sub>(x, y)).when(has<Op::Sub>),                        //
-      rule(either_order(x + y * -1), op<Op::Sub>(x, y)).when(has<Op::Sub>),                                //
-      rule((x * -1).dtypes(is_float), op<Op::Neg>(x)).when(has<Op::Neg>),                                  //
-      rule((x * -1).dtypes(is_int), op<Op::Neg>(x)).when(has<Op::Neg>),                                    //
-      rule((x * c0).dtypes(is_int), fn(shift_instead)).when(has<Op::Shl>),                                 //
-      rule(ne(ne(x, y), true), op<Op::CmpEq>(x, y)).when(has<Op::CmpEq>),                                  //
-      rule(ne(lt(x, c0), true), fn(negate_less)),                                                          //
-      rule(ne(lt(c0, x), true), fn(negate_more)),                                                          //
-      rule(either_order(lt(c0, x) & lt(x, c1)), fn(between)),                                              //
-      rule(ne(x, true) & ne(y, true), ne(x | y, true)).when([](const Match& m) {                           //
-        return is_bool(m[x].dtype()) && is_bool(m[y].dtype());                                             //
-      }),                                                                                                  //
-      rule(lt(op<Op::Neg>(x).dtypes(is_float), op<Op::Neg>(y)), lt(y, x)),                                 //
-      rule(lt(op<Op::Neg>(x).dtypes(is_float), c0), fn([](const Match& m) {                                //
-             return m.fit(lt(num(m[c0], Scalar(-m[c0].value().as_double())), m[x]));                       //
-           })),                                                                                            //
-      rule(either_order(x * y + z), op<Op::MulAcc>(x, y, z)).when(fuses),                                  //
-      rule(op<Op::Sub>(x, y), fn(plus_negative)).when(lacks<Op::Sub>),                                     //
-      rule(op<Op::Neg>(x), fn([](const Match& m) { return m.fit(mul(m[x], -1)); })).when(lacks<Op::Neg>),  //
-      rule(op<Op::CmpEq>(x, y), ne(ne(x, y), true)).when(lacks<Op::CmpEq>),                                //
+  return late_rules(
+      rule(either_order(x + op<Op::Neg>(y)), op<Op::Sub>(x, y)).when(has<Op::Sub>),
+      rule(either_order(x + y * -1), op<Op::Sub>(x, y)).when(has<Op::Sub>),
+      rule(x * -1, op<Op::Neg>(x)).when(has<Op::Neg>),
+      rule((x * c0).dtypes(is_int), fn(shift_instead)).when(has<Op::Shl>),
+      rule(ne(ne(x, y), true), op<Op::CmpEq>(x, y)).when(has<Op::CmpEq>),
+      rule(ne(lt(x, c0), true), fn(negate_less)),
+      rule(ne(lt(c0, x), true), fn(negate_more)),
+      rule(either_order(lt(c0, x) & lt(x, c1)), fn(between)),
+      rule(ne(x, true) & ne(y, true), ne(x | y, true)).when(both_bool),
+      rule(lt(op<Op::Neg>(x).dtypes(is_float), op<Op::Neg>(y)), lt(y, x)),
+      rule(lt(op<Op::Neg>(x).dtypes(is_float), c0), fn(flip_constant)),
+      rule(either_order(x * y + z), op<Op::MulAcc>(x, y, z)).when(fuses),
+      rule(op<Op::Sub>(x, y), fn(plus_negative)).when(lacks<Op::Sub>),
+      rule(op<Op::Neg>(x), fn(times_minus_one)).when(lacks<Op::Neg>),
+      rule(op<Op::CmpEq>(x, y), ne(ne(x, y), true)).when(lacks<Op::CmpEq>),
       rule(maximum(x, y), where(lt(x, y), y, x)).when(lacks<Op::Max>));
 }();
+// clang-format on
 
 }  // namespace
 

@@ -123,6 +123,11 @@ Turns turns_of_double(const UOp& magnitude_bits) {
   return {shl(columns[5], 32) + low_half(columns[4]), shl(low_half(columns[3]), 32) + low_half(columns[2])};
 }
 
+UOp magnitude_bits_of(const UOp& x) {
+  const DType bits = x.dtype() == DType::Float32 ? DType::UInt32 : DType::UInt64;
+  return bits_and(bitcast(x, bits), Scalar((int128{1} << (bit_width(bits) - 1)) - 1));
+}
+
 Reduced reduce_huge(const UOp& x, const UOp& magnitude_bits, bool has_double) {
   const bool is_single = x.dtype() == DType::Float32;
   const Turns turns = is_single ? turns_of_single(magnitude_bits) : turns_of_double(magnitude_bits);
@@ -173,24 +178,27 @@ UOp sin_of_reduced(const Reduced& r) {
 
 }  // namespace
 
-UOp sin_expression(const UOp& x, double largest, bool has_double) {
-  const bool is_single = x.dtype() == DType::Float32;
-  const double limit = is_single ? kSinReduction32 : kSinReduction64;
-  Reduced r = reduce_small(x);
-  if (largest > limit) {
-    // Unsigned, so that one comparison leaves out what is below the limit, infinities and NaN, which give NaN
-    // anyway.
-    const DType bits = is_single ? DType::UInt32 : DType::UInt64;
-    const int width = bit_width(bits);
-    const UOp magnitude = bits_and(bitcast(x, bits), Scalar((int128{1} << (width - 1)) - 1));
-    const int128 first = static_cast<int128>(encode(Scalar(limit), x.dtype()));
-    const int128 infinity =
-        static_cast<int128>(encode(Scalar(std::numeric_limits<double>::infinity()), x.dtype()));
-    const UOp huge = less(sub(magnitude, Scalar(first)), Scalar(infinity - first));
-    const Reduced h = reduce_huge(x, magnitude, has_double);
-    r = {where(huge, h.quarters, r.quarters), where(huge, h.d, r.d), where(huge, h.tail, r.tail)};
-  }
-  return sin_of_reduced(r);
+UOp sin_of_ordinary(const UOp& x) { return sin_of_reduced(reduce_small(x)); }
+
+UOp sin_of_huge(const UOp& x, bool has_double) {
+  return sin_of_reduced(reduce_huge(x, magnitude_bits_of(x), has_double));
+}
+
+// Unsigned, so that one comparison leaves out what is below the limit, infinities and NaN, which give NaN
+// anyway.
+UOp is_huge_angle(const UOp& x) {
+  const double limit = x.dtype() == DType::Float32 ? kSinReduction32 : kSinReduction64;
+  const auto first = static_cast<int128>(encode(Scalar(limit), x.dtype()));
+  const auto infinity =
+      static_cast<int128>(encode(Scalar(std::numeric_limits<double>::infinity()), x.dtype()));
+  return less(sub(magnitude_bits_of(x), Scalar(first)), Scalar(infinity - first));
+}
+
+UOp sin_expression(const UOp& x, bool has_double) {
+  const UOp huge = is_huge_angle(x);
+  const Reduced r = reduce_small(x), h = reduce_huge(x, magnitude_bits_of(x), has_double);
+  return sin_of_reduced(
+      {where(huge, h.quarters, r.quarters), where(huge, h.d, r.d), where(huge, h.tail, r.tail)});
 }
 
 }  // namespace lathe

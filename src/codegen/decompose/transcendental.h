@@ -19,11 +19,16 @@ UOp exp2_expression(const UOp& x, Precision precision = Precision::Full);
 // float32: 1.2. float64: 2.
 UOp log2_expression(const UOp& x, Precision precision = Precision::Full);
 
-// float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| > 10^8. `largest` bounds |x|: below
-// kSinReduction32 or kSinReduction64 the reduction for huge arguments, most of the work, is left out.
-// `has_double`: float64 may be computed with; without it float32 is 3 ulp where |x| > kSinReduction32.
-UOp sin_expression(const UOp& x, double largest, bool has_double);
+// float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| > 10^8. `has_double`: float64 may be computed
+// with; without it float32 is 3 ulp for huge angles. Angles beyond these limits are huge: their reduction is
+// most of the work.
+UOp sin_expression(const UOp& x, bool has_double);
 inline constexpr double kSinReduction32 = 4096;
 inline constexpr double kSinReduction64 = 1e8;
+
+// Its parts: for angles that are not huge, infinities and NaN; for huge angles; and which of the two applies.
+UOp sin_of_ordinary(const UOp& x);
+UOp sin_of_huge(const UOp& x, bool has_double);
+UOp is_huge_angle(const UOp& x);
 
 }  // namespace lathe

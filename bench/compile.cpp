@@ -1,0 +1,90 @@
+// Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224), without any cache: what a first run costs before
+// the machine-code compiler starts. Every distinct kernel is lowered once, as the engine does.
+#include <benchmark/benchmark.h>
+
+#include <unordered_set>
+
+#include "codegen/lower.h"
+#include "renderer/llvm.h"
+#include "schedule/schedule.h"
+#include "tensor/tensor.h"
+
+namespace lathe {
+namespace {
+
+Tensor weights(const Shape& s) { return Tensor::empty(s, {.dtype = DType::Float32, .device = "NULL"}); }
+
+Tensor conv_bn(const Tensor& x, int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  const Tensor y = x.conv2d(weights({out, in, kernel, kernel}), std::nullopt, {.stride = stride, .padding = kernel / 2});
+  return y.batchnorm(weights({out}), weights({out}), weights({out}), (weights({out}) + 1e-5).rsqrt());
+}
+
+Tensor block(const Tensor& x, int64_t in, int64_t out, int64_t stride) {
+  const Tensor y = conv_bn(conv_bn(x, in, out, 3, stride).relu(), out, out, 3, 1);
+  return (y + (stride == 1 && in == out ? x : conv_bn(x, in, out, 1, stride))).relu();
+}
+
+UOp resnet18() {
+  Tensor x = conv_bn(weights({1, 3, 224, 224}), 3, 64, 7, 2).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
+  int64_t in = 64;
+  for (int64_t out : {64, 128, 256, 512}) {
+    x = block(x, in, out, out == 64 ? 1 : 2);
+    x = block(x, out, out, 1);
+    in = out;
+  }
+  return x.mean({2, 3}).linear(weights({1000, 512}), weights({1000})).uop();
+}
+
+std::vector<UOp> distinct_kernels(const Schedule& s) {
+  std::unordered_set<UOp> seen;
+  std::vector<UOp> out;
+  for (const ScheduledKernel& k : s.kernels)
+    if (seen.insert(k.body).second) out.push_back(k.body);
+  return out;
+}
+
+void schedule(benchmark::State& state) {
+  const UOp net = resnet18();
+  size_t kernels = 0;
+  for (auto _ : state) kernels = make_schedule({&net, 1}).kernels.size();
+  state.counters["kernels"] = static_cast<double>(kernels);
+}
+BENCHMARK(schedule)->Unit(benchmark::kMillisecond);
+
+void lower_kernels(benchmark::State& state) {
+  const UOp net = resnet18();
+  const std::vector<UOp> bodies = distinct_kernels(make_schedule({&net, 1}));
+  const Target target = llvm_target();
+  size_t nodes = 0;
+  for (auto _ : state)
+    for (const UOp& b : bodies) nodes += lower(b, target).linear.size();
+  state.counters["distinct"] = static_cast<double>(bodies.size());
+  state.counters["program_nodes"] = static_cast<double>(nodes) / static_cast<double>(state.iterations());
+}
+BENCHMARK(lower_kernels)->Unit(benchmark::kMillisecond);
+
+void render_kernels(benchmark::State& state) {
+  const UOp net = resnet18();
+  const Target target = llvm_target();
+  std::vector<LoweredKernel> lowered;
+  for (const UOp& b : distinct_kernels(make_schedule({&net, 1}))) lowered.push_back(lower(b, target));
+  const LlvmRenderer renderer(target);
+  for (auto _ : state)
+    for (const LoweredKernel& k : lowered) benchmark::DoNotOptimize(renderer.render(k.name, k.linear));
+}
+BENCHMARK(render_kernels)->Unit(benchmark::kMillisecond);
+
+void everything(benchmark::State& state) {
+  const UOp net = resnet18();
+  const Target target = llvm_target();
+  const LlvmRenderer renderer(target);
+  for (auto _ : state)
+    for (const UOp& b : distinct_kernels(make_schedule({&net, 1}))) {
+      const LoweredKernel k = lower(b, target);
+      benchmark::DoNotOptimize(renderer.render(k.name, k.linear));
+    }
+}
+BENCHMARK(everything)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace lathe
