@@ -72,7 +72,7 @@ int run(const std::string& folder, bool is_short) {
   const int64_t steps = is_short ? 60 : mnist.train.size() / kBatch;
   for (int epoch = 0; epoch < epochs; epoch++) {
     // A falling rate settles the last epochs.
-    adam.lr.assign(Tensor::full({1}, 2e-3 / (1 << (2 * epoch))));
+    adam.lr.assign(Tensor::from<float>({2e-3f / static_cast<float>(1 << (2 * epoch))}));
     const double start = lathe::now_seconds();
     train_epoch(net, adam, mnist.train, steps, static_cast<uint64_t>(epoch + 1));
     const double seconds = lathe::now_seconds() - start;

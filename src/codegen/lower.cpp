@@ -17,6 +17,7 @@
 #include "codegen/lower_reduce.h"
 #include "codegen/passes.h"
 #include "codegen/vectorize.h"
+#include "uop/gates.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
 
@@ -37,12 +38,12 @@ constexpr Pass kPasses[] = {
     {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); }, SpecLevel::Kernel},
     {"expand_upcasts", [](const UOp& u, const Target&) { return expand_upcasts(u); }, SpecLevel::Kernel},
     // Copies have constants where they had ranges, so indices fold again.
-    {"simplify", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
+    {"simplify", [](const UOp& u, const Target&) { return simplify_gates(simplify(u)); }, SpecLevel::Kernel},
     // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a lane.
     {"move_gates", move_gates, SpecLevel::Kernel},
     {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
-    {"simplify_lanes", [](const UOp& u, const Target&) { return simplify(u); }, SpecLevel::Kernel},
+    {"simplify_lanes", [](const UOp& u, const Target&) { return simplify_lanes(u); }, SpecLevel::Kernel},
     // From here every value has the width it is computed in.
     {"commit_weak_types", commit_weak_types, SpecLevel::Kernel},
     {"decompose_dtype", decompose_dtype, SpecLevel::Kernel},
@@ -85,7 +86,7 @@ LoweredKernel lower(const UOp& body, const Target& target) {
   ErrorContext context([&] { return "lowering the kernel\n" + print(body); });
   LoweredKernel out;
   out.work = estimate(body);
-  const UOp optimised = optimise(simplify(body), target);
+  const UOp optimised = optimise(simplify_gates(simplify(body)), target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   for (const UOp& r : kernel_axes(optimised))

@@ -52,7 +52,15 @@ class Vectorizer {
     for (const UOp& s : u.srcs())
       if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector)) srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
+    if (u.op() == Op::Load && srcs.size() == 3) srcs[0] = with_lanes_of(srcs[0], srcs[2]);
     return u.with_srcs({srcs.data(), srcs.size()});
+  }
+
+  // A gate that differs by lane needs an address for each lane, even where it is the same one.
+  static UOp with_lanes_of(const UOp& address, const UOp& gate) {
+    if (gate.shape().empty() || !address.shape().empty()) return address;
+    const std::vector<UOp> same(static_cast<size_t>(gate.shape()[0].value()), address.src(1));
+    return index(address.src(0), stack(same));
   }
 
   UOp visit_access(const UOp& u) {

@@ -28,6 +28,8 @@ struct SplitMix64 {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
+  // Uniform in [0, n); the bias of the remainder is below n / 2^64.
+  int64_t below(int64_t n) { return static_cast<int64_t>(next() % static_cast<uint64_t>(n)); }
 };
 
 uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
@@ -122,8 +124,8 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed) {
   std::vector<int64_t> out(static_cast<size_t>(n));
   for (size_t i = 0; i < out.size(); i++) out[i] = static_cast<int64_t>(i);
   SplitMix64 random{seed};
-  // The bias of the remainder is below n / 2^64.
-  for (size_t i = out.size(); i > 1; i--) std::swap(out[i - 1], out[random.next() % i]);
+  for (int64_t i = n; i > 1; i--)
+    std::swap(out[static_cast<size_t>(i - 1)], out[static_cast<size_t>(random.below(i))]);
   return out;
 }
 
@@ -131,6 +133,26 @@ std::pair<ImageSet, ImageSet> split(const ImageSet& all, double fraction, uint64
   const std::vector<int64_t> order = permutation(all.size(), seed);
   const auto first = static_cast<size_t>(fraction * static_cast<double>(all.size()));
   return {all.subset(std::span(order).first(first)), all.subset(std::span(order).subspan(first))};
+}
+
+ImageSet jittered(const ImageSet& images, double probability, uint64_t seed) {
+  constexpr int64_t kScale = int64_t{1} << 32;
+  ImageSet out = images;
+  SplitMix64 random{seed};
+  for (int64_t i = 0; i < images.size(); i++) {
+    if (static_cast<double>(random.below(kScale)) >= probability * kScale) continue;
+    const int64_t down = random.below(3) - 1, right = random.below(3) - 1;
+    const auto from = images.image(i);
+    uint8_t* to = out.pixels.data() + i * images.rows * images.columns;
+    for (int64_t y = 0; y < images.rows; y++) {
+      for (int64_t x = 0; x < images.columns; x++) {
+        const int64_t from_y = y - down, from_x = x - right;
+        const bool inside = from_y >= 0 && from_y < images.rows && from_x >= 0 && from_x < images.columns;
+        *to++ = inside ? from[static_cast<size_t>(from_y * images.columns + from_x)] : uint8_t{0};
+      }
+    }
+  }
+  return out;
 }
 
 Result<ImageSet> parse_digits_csv(std::string_view text, std::string_view where, int64_t rows,

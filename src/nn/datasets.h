@@ -37,6 +37,9 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed);
 // A shuffled part of `fraction` of the images, and the rest.
 std::pair<ImageSet, ImageSet> split(const ImageSet& all, double fraction, uint64_t seed);
 
+// The images, each moved by up to a pixel along both axes with the given probability; paper moves in.
+ImageSet jittered(const ImageSet& images, double probability, uint64_t seed);
+
 // Lines of rows·columns pixels from 0 to max_pixel and a label from 0 to classes-1, separated by commas.
 Result<ImageSet> parse_digits_csv(std::string_view text, std::string_view where, int64_t rows = 8,
                                   int64_t columns = 8, int max_pixel = 16, int classes = 10);

@@ -66,14 +66,8 @@ class Builder {
     keep(u, at, v);
   }
 
-  static UOp clean(const UOp& e) {
-    UOp done = graph_rewrite(e, symbolic_rules());
-    for (;;) {
-      const UOp next = graph_rewrite(graph_rewrite(done, reduce_rules()), symbolic_rules());
-      if (next == done) return done;
-      done = next;
-    }
-  }
+  // Closed forms and merged reductions show what the value really reads, which decides whether it is kept.
+  static UOp clean(const UOp& e) { return graph_rewrite(e, reduce_rules(), {.name = "clean"}); }
 
   // Value of source `i` of `u`, at the coordinates `u` asks for.
   UOp operand(const UOp& u, const ValueRanges& at, size_t i) {

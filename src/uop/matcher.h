@@ -152,8 +152,8 @@ std::string describe_application(const RuleInfo& rule, const UOp& u);
 }  // namespace detail
 
 // A list of rules, ready to run. Result types: UOp (rewriting), std::string (rendering), std::vector<UOp>
-// (gradients), bool (verification), or an optional of anything. Building one takes some 100 µs: keep it in a
-// static.
+// (gradients), bool (verification), or an optional of anything. Building one takes up to a millisecond: keep
+// it in a static.
 template <class R>
 class Matcher {
  public:

@@ -3,6 +3,7 @@
 // 0, whatever the value.
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
+#include "uop/periods.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -349,7 +350,33 @@ UOp split_sum(const Match& m) {
   return m.fit(sum(inside) + sum(outside));
 }
 
-constexpr auto kReduceRules = rules(rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
+// ---- nested reductions
+// One reduction over all ranges folds the same values, in another order. An inner result that does not depend on some outer range
+// stays: it is computed once.
+UOp flatten_nested(const Match& m) {
+  const UOp& u = m.root();
+  const ReduceArg arg = u.arg_as<ReduceArg>();
+  const UOp& value = u.src(0);
+  const bool selected = value.op() == Op::Where && arg.op == Op::Add && is_zero(value.src(2));
+  const UOp& inner = selected ? value.src(1) : value;
+  if (arg.n_axes != 0 || inner.op() != Op::Reduce || !(inner.arg_as<ReduceArg>() == arg)) return {};
+  SmallVec<UOp, 8> srcs{selected ? where(value.src(0), inner.src(0), value.src(2)) : inner.src(0)};
+  for (const UOp& r : u.srcs().subspan(1)) {
+    if (!depends_on(inner.src(0), r)) return {};
+    srcs.push_back(r);
+  }
+  for (const UOp& r : inner.srcs().subspan(1)) srcs.push_back(r);
+  return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, u.arg());
+}
+
+UOp linear_gate(const Match& m) {
+  const UOp out = unwrap_periods(m.root());
+  return out ? m.fit(out) : UOp();
+}
+
+constexpr auto kReduceRules = rules(rule(op<Op::Where>(x, y, z), fn(linear_gate)),
+                                    rule(op<Op::Reduce>(x, any_srcs()), fn(flatten_nested)),
+                                    rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
                                     rule(op<Op::Reduce>(x, any_srcs()), fn(collapse_selection)),
                                     rule(op<Op::Reduce>(op<Op::Mul>(), any_srcs()), fn(factor_out)),
                                     rule(op<Op::Reduce>(op<Op::Add>(), any_srcs()), fn(split_sum)));

@@ -173,7 +173,6 @@ struct Bounds {
 // ---- builders -------------------------------------------------------------------------------------------------------
 UOp constant(const Scalar& v);                // weak dtype by kind
 UOp constant(DType d, const Scalar& v);       // v on the grid of d
-inline UOp constant(int v) { return constant(Scalar(v)); }
 UOp invalid();
 UOp alu(Op op, std::initializer_list<UOp> srcs);  // dtype and shape derived
 UOp cast(const UOp& x, DType d);                  // no node when already of that dtype

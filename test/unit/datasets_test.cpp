@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -86,6 +87,35 @@ TEST_CASE("a permutation is the same everywhere") {
   std::vector<int64_t> all(1000);
   std::iota(all.begin(), all.end(), 0);
   CHECK(sorted == all);
+}
+
+TEST_CASE("jittered images move by a pixel at most") {
+  // One dot in the middle of each image, so that it tells where it went.
+  nn::ImageSet dots{
+      .rows = 3, .columns = 3, .max_pixel = 9, .pixels = {}, .labels = std::vector<uint8_t>(900, 1)};
+  for (int i = 0; i < 900; i++) dots.pixels.insert(dots.pixels.end(), {0, 0, 0, 0, 9, 0, 0, 0, 0});
+  const nn::ImageSet moved = nn::jittered(dots, 1, 4);
+  std::vector<int> at(9);
+  for (int64_t i = 0; i < 900; i++) {
+    const auto image = moved.image(i);
+    CHECK(std::count(image.begin(), image.end(), 9) == 1);
+    at[static_cast<size_t>(std::find(image.begin(), image.end(), 9) - image.begin())]++;
+  }
+  for (int count : at) CHECK(std::abs(count - 100) < 40);
+  CHECK(nn::jittered(dots, 1, 4).pixels == moved.pixels);
+  CHECK(nn::jittered(dots, 0, 4).pixels == dots.pixels);
+  int still = 0;
+  const nn::ImageSet some = nn::jittered(dots, 0.5, 4);
+  for (int64_t i = 0; i < 900; i++) still += some.image(i)[4] == 9;
+  CHECK(std::abs(still - 500) < 60);  // the half left alone and a ninth of the others
+
+  // What leaves the image is gone, and paper comes in.
+  nn::ImageSet full{.rows = 2, .columns = 2, .max_pixel = 9, .pixels = {1, 2, 3, 4}, .labels = {0}};
+  std::vector<std::vector<uint8_t>> seen;
+  for (uint64_t seed = 0; seed < 200; seed++) seen.push_back(nn::jittered(full, 1, seed).pixels);
+  for (const std::vector<uint8_t>& expected : std::vector<std::vector<uint8_t>>{
+           {1, 2, 3, 4}, {0, 0, 1, 2}, {3, 4, 0, 0}, {0, 1, 0, 3}, {4, 0, 0, 0}})
+    CHECK(std::count(seen.begin(), seen.end(), expected) > 0);
 }
 
 TEST_CASE("digits text that is not what it should be") {

@@ -1,7 +1,9 @@
 // What the text looks like, that it is complete, and the targets.
 #include "render_harness.h"
 
+#include <fstream>
 #include <set>
+#include <sstream>
 
 using namespace lathe;
 using namespace lathe::test;
@@ -158,6 +160,41 @@ TEST_CASE("a deep chain of values does not nest without end") {
   p.emit(store(index(out, i32(0)), x));
   run_everywhere("deep", p.finish(), {filled(4), std::vector<float>{0}},
                  [](const auto& m) { CHECK(m[0].template as<float>()[0] == 2000); });
+}
+
+TEST_CASE("accumulators leave memory: SROA removes every alloca") {
+  if (!has_program("opt-19")) return skip("opt-19 is not installed");
+  constexpr int64_t kTiles = 6, kLanes = 32;
+  LinearProgram p;
+  const UOp out = p.emit(param(0, {kTiles * kLanes}, DType::Float32));
+  const UOp a = p.emit(param(1, {kTiles}, DType::Float32)), b = p.emit(param(2, {kLanes}, DType::Float32));
+  const UOp acc = p.emit(scratch(kTiles * kLanes, DType::Float32));
+  std::vector<UOp> deps{acc};
+  // Written in halves, read whole, and one element on its own.
+  for (int64_t t = 0; t < 2 * kTiles; t++)
+    deps.push_back(p.emit(store(vec(acc, i32(t * kLanes / 2), kLanes / 2), f32(0))));
+  deps.push_back(p.emit(store(index(acc, i32(5)), f32(1))));
+  deps.push_back(p.open(100));
+  const UOp live = UOp::make(Op::After, DType::Void, deps), y = p.emit(load(vec(b, i32(0), kLanes)));
+  std::vector<UOp> sums;
+  for (int64_t t = 0; t < kTiles; t++) {
+    const UOp at = vec(live, i32(t * kLanes), kLanes);
+    sums.push_back(p.emit(store(at, alu(Op::MulAcc, {load(index(a, i32(t))), y, load(at)}))));
+  }
+  const UOp all = p.emit(UOp::make(Op::Group, DType::Void, sums));
+  p.close(all, deps.back());
+  for (int64_t t = 0; t < kTiles; t++)
+    p.emit(store(vec(out, i32(t * kLanes), kLanes), load(vec(after(acc, {all}), i32(t * kLanes), kLanes))));
+  const std::string text = renderers()[0]->render("tile", p.finish()).source;
+  REQUIRE(contains(text, "alloca"));
+  const TempDir dir;
+  std::ofstream(dir.file("tile.ll")) << text;
+  REQUIRE(std::system(fmt::format("opt-19 -S -passes=sroa {} -o {}", dir.file("tile.ll"), dir.file("out.ll"))
+                          .c_str()) == 0);
+  std::stringstream promoted;
+  promoted << std::ifstream(dir.file("out.ll")).rdbuf();
+  CHECK(contains(promoted.str(), "phi <32 x float>"));
+  CHECK(!contains(promoted.str(), "alloca"));
 }
 
 TEST_CASE("equal programs give equal text, whatever was built before") {

@@ -1,0 +1,77 @@
+#include "uop/periods.h"
+
+#include <algorithm>
+
+#include "uop/linear_terms.h"
+
+namespace lathe {
+namespace {
+
+// a = t + n·k, with t of small factors; where the clause holds, t lies in period q.
+struct Period {
+  UOp clause;    // t in [q·n, q·n + c)
+  UOp quotient;  // a // n there
+  UOp remainder;
+};
+
+int128 centred(int128 f, int128 n) {
+  const int128 r = floor_mod(f, n);
+  return r * 2 > n ? r - n : r;
+}
+
+std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
+  const std::optional<LinearSum> sum = LinearSum::of(a);
+  if (!sum) return {};
+  LinearSum t, k;
+  for (const Term& term : sum->terms) {
+    const int128 f = centred(term.factor, n);
+    t.add(term.base, f);
+    k.add(term.base, (term.factor - f) / n);
+  }
+  t.constant = centred(sum->constant, n);
+  k.constant = (sum->constant - t.constant) / n;
+  t.normalize();
+  k.normalize();
+  const std::optional<IntInterval> range = interval_of(t);
+  if (!range || floor_div(range->hi, n) - floor_div(range->lo, n) > 8) return {};
+  std::optional<int128> period;
+  for (int128 q = floor_div(range->lo, n); q <= floor_div(range->hi, n); q++) {
+    const bool possible = std::max(range->lo, q * n) <= std::min(range->hi, q * n + c - 1);
+    if (possible && period) return {};
+    if (possible) period = q;
+  }
+  const UOp value = t.to_uop();
+  if (!period) return Period{constant(Scalar(false)), constant(0), constant(0)};
+  const int128 base = *period * n;
+  k.constant += *period;
+  UOp clause = constant(Scalar(true));
+  if (range->lo < base) clause = logical_not(lt(value, constant(Scalar(base))));
+  if (range->hi >= base + c) {
+    const UOp below = lt(value, constant(Scalar(base + c)));
+    clause = clause.is_const() ? below : clause & below;
+  }
+  return Period{clause, k.to_uop(), value + constant(Scalar(-base))};
+}
+
+}  // namespace
+
+UOp unwrap_periods(const UOp& where) {
+  std::vector<std::pair<UOp, UOp>> clauses, values;
+  for (const UOp& clause : split_operands(where.src(0), Op::And)) {
+    if (clause.op() != Op::CmpLt || clause.src(0).op() != Op::FloorMod || !clause.src(1).is_const()) continue;
+    const UOp& mod = clause.src(0);
+    if (mod.dtype() != DType::WeakInt || !mod.src(1).is_const()) continue;
+    const int128 n = mod.src(1).value().as_int(), c = clause.src(1).value().as_int();
+    if (n <= 1 || c <= 0 || c >= n) continue;
+    const std::optional<Period> p = unwrap(mod.src(0), n, c);
+    if (!p) continue;
+    clauses.emplace_back(clause, p->clause);
+    values.emplace_back(mod, p->remainder);
+    values.emplace_back(alu(Op::FloorDiv, {mod.src(0), mod.src(1)}), p->quotient);
+  }
+  if (clauses.empty()) return {};
+  const UOp gate = substitute(where.src(0), clauses);
+  return alu(Op::Where, {gate, substitute(where.src(1), values), where.src(2)}).with_dtype(where.dtype());
+}
+
+}  // namespace lathe
