@@ -32,7 +32,7 @@ UOp resnet18() {
     x = block(x, out, out, 1);
     in = out;
   }
-  return x.mean({2, 3}).linear(weights({1000, 512}), weights({1000})).uop();
+  return x.mean({2, 3}).linear(weights({1000, 512}).transpose(), weights({1000})).uop();
 }
 
 std::vector<UOp> distinct_kernels(const Schedule& s) {

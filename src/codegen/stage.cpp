@@ -12,10 +12,12 @@ bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread 
 
 // Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch.
 std::vector<UOp> inner_ranges(const UOp& load) {
-  std::vector<UOp> out;
-  for (const Node* r : load.ranges())
-    if (!is_outer(std::get<RangeArg>(r->arg).type)) out.emplace_back(r);
-  std::stable_partition(out.begin(), out.end(), [](const UOp& r) { return r.range().type != AxisType::Vector; });
+  std::vector<UOp> out, vectors;
+  for (const Node* r : load.ranges()) {
+    const AxisType t = std::get<RangeArg>(r->arg).type;
+    if (!is_outer(t)) (t == AxisType::Vector ? vectors : out).emplace_back(r);
+  }
+  out.insert(out.end(), vectors.begin(), vectors.end());
   return out;
 }
 

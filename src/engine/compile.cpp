@@ -17,8 +17,8 @@ namespace {
 // Everything that changes the program: the body, the device and the knobs that lowering reads.
 Hash128 cache_key(const UOp& body, const Device& device) {
   std::string key = device.name();
-  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT}) key += fmt::format(":{}", knob(k));
-  key += ":" + knob_str(Knob::PASS_OFF);
+  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT}) key += fmt::format(":{}", knob(k));
+  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT}) key += ":" + knob_str(k);
   return hash_text(key, body.hash());
 }
 

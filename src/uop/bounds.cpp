@@ -138,10 +138,12 @@ Bounds of_cast(const UOp& u) {
 Bounds of_alu(const UOp& u) {
   const DType d = u.dtype();
   if (has_flag(u.op(), kComparison)) return of_compare(u);
-  if (u.op() == Op::Where) return hull(u, 1);
+  // Weak literals among the operands may lie outside the type: they wrap when they are committed.
+  const auto in_type = [&](const Bounds& b) { return is_int(d) ? fit(d, b.lo.as_int(), b.hi.as_int()) : b; };
+  if (u.op() == Op::Where) return in_type(hull(u, 1));
   if (u.op() == Op::Max) {
     const Bounds &a = u.src(0).bounds(), &b = u.src(1).bounds();
-    return {a.lo.less(b.lo) ? b.lo : a.lo, a.hi.less(b.hi) ? b.hi : a.hi};
+    return in_type({a.lo.less(b.lo) ? b.lo : a.lo, a.hi.less(b.hi) ? b.hi : a.hi});
   }
   if (is_float(d) || u.n_srcs() != 2 || !exact(u.src(0)) || !exact(u.src(1))) return full(d);
   const Interval a = interval(u.src(0)), b = interval(u.src(1));

@@ -15,7 +15,7 @@ using namespace lathe;
 
 namespace {
 
-constexpr int64_t kBatch = 128;
+constexpr int64_t kBatch = 64;
 
 // Every kind of layer that has a state of its own in training.
 struct Net {
@@ -75,7 +75,7 @@ TEST_CASE("a network learns the digits and survives a file") {
   Tensor::manual_seed(1);
   const Net net;
   CHECK(accuracy(logits(net, test_set), test_set) < 0.4);
-  const std::vector<float> losses = train(net, train_set, 4);
+  const std::vector<float> losses = train(net, train_set, 5);
   CHECK(losses.front() > 2);
   CHECK(losses.back() < 0.3);
   CHECK(net.norm.num_batches_tracked->item<int64_t>() == static_cast<int64_t>(losses.size()));

@@ -39,7 +39,7 @@ Rows powers() {
       unary("exp: integers", &Tensor::exp, std::exp, 0, 4).on(kInts).gives(Float),
       unary("log2: integers", &Tensor::log2, std::log2, 1, 100).on({DType::UInt8, DType::Int64}).gives(Float),
       unary("sigmoid: integers", &Tensor::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); })
-          .on({DType::Int8, DType::Bool}).gives(Float),
+          .on({DType::Int8, DType::Bool}).gives(DType::WeakFloat),
       Row("exp2: the ends of the range",
           {given({9}, {-kInf, kInf, NAN, 0, -160, 127.5, 128, -126, 1})},
           [](T x) { return x.exp2(); }, [](A x) { return map(x, [](double v) {
@@ -86,11 +86,11 @@ Rows trigonometry() {
 Rows rounding_and_signs() {
   return {
       unary("neg", &Tensor::neg, [](double x) { return -x; }).on(kNumbers).exact(),
-      unary("neg: bool", &Tensor::neg, [](double x) { return double{x == 0}; }).on({DType::Bool}),
+      unary("neg: bool", &Tensor::neg, [](double x) { return double(x == 0); }).on({DType::Bool}),
       unary("operator-", &Tensor::operator-, [](double x) { return -x; }).exact(),
-      unary("logical_not", &Tensor::logical_not, [](double x) { return double{x == 0}; })
+      unary("logical_not", &Tensor::logical_not, [](double x) { return double(x == 0); })
           .on({DType::Bool, DType::Int32, DType::Float32}).gives(DType::Bool).no_gradient(),
-      unary("operator!", &Tensor::operator!, [](double x) { return double{x == 0}; }).on({DType::Bool}),
+      unary("operator!", &Tensor::operator!, [](double x) { return double(x == 0); }).on({DType::Bool}),
       unary("bitwise_not", &Tensor::bitwise_not, [](double x) { return -x - 1; }, -9, 9).on(kInts),
       unary("bitwise_not: bool", &Tensor::bitwise_not, [](double x) { return 1 - x; }).on({DType::Bool}),
       unary("operator~", &Tensor::operator~, [](double x) { return -x - 1; }, -9, 9).on({DType::Int32}),
@@ -104,7 +104,7 @@ Rows rounding_and_signs() {
       Row("floor: whole numbers", {given({4}, {-2, 0, 2, 5})}, [](T x) { return Tensors{x.floor(), x.ceil()}; },
           [](A x) { return Arrays{x, x}; }).exact().no_gradient(),
       unary("abs", &Tensor::abs, std::fabs, -4, 4).on(kNumbers).exact(),
-      unary("sign", &Tensor::sign, [](double x) { return double{x > 0} - double{x < 0}; }).on(kNumbers).exact(),
+      unary("sign", &Tensor::sign, [](double x) { return double(x > 0) - double(x < 0); }).on(kNumbers).exact(),
       Row("sign: zero", {given({3}, {0, 3, -4})}, [](T x) { return x.sign(); },
           [](A) { return Array({3}, {0, 1, -1}); }).exact().no_gradient(),
   };
@@ -126,16 +126,16 @@ Rows bounds_and_tests() {
       Row("clip", {in({3, 5})}, [](T x) { return x.clip({}, 1); },
           [](A x) { return map(x, [](double v) { return std::fmin(v, 1); }); }).exact(),
       Row("isnan", {special}, [](T x) { return x.isnan(); },
-          [](A x) { return map(x, [](double v) { return double{std::isnan(v)}; }); })
+          [](A x) { return map(x, [](double v) { return double(std::isnan(v)); }); })
           .on({DType::Float32, DType::BFloat16}).gives(DType::Bool),
       Row("isinf", {special}, [](T x) { return Tensors{x.isinf(), x.isinf(true, false), x.isinf(false, true)}; },
           [](A x) {
-            return Arrays{map(x, [](double v) { return double{std::isinf(v)}; }),
-                          map(x, [](double v) { return double{v == kInf}; }),
-                          map(x, [](double v) { return double{v == -kInf}; })};
+            return Arrays{map(x, [](double v) { return double(std::isinf(v)); }),
+                          map(x, [](double v) { return double(v == kInf); }),
+                          map(x, [](double v) { return double(v == -kInf); })};
           }).gives(DType::Bool),
       Row("isfinite", {special}, [](T x) { return x.isfinite(); },
-          [](A x) { return map(x, [](double v) { return double{std::isfinite(v)}; }); }).gives(DType::Bool),
+          [](A x) { return map(x, [](double v) { return double(std::isfinite(v)); }); }).gives(DType::Bool),
   };
 }
 

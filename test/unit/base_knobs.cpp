@@ -8,20 +8,20 @@
 using namespace lathe;
 
 TEST_CASE("a scope sets a knob and restores it") {
-  int before = knob(Knob::BEAM);
+  int before = knob(Knob::NOOPT);
   {
-    KnobScope outer(Knob::BEAM, 7);
-    CHECK(knob(Knob::BEAM) == 7);
+    KnobScope outer(Knob::NOOPT, 7);
+    CHECK(knob(Knob::NOOPT) == 7);
     {
-      KnobScope inner(Knob::BEAM, 8);
-      CHECK(knob(Knob::BEAM) == 8);
+      KnobScope inner(Knob::NOOPT, 8);
+      CHECK(knob(Knob::NOOPT) == 8);
       int seen = 0;
-      std::thread([&] { seen = knob(Knob::BEAM); }).join();
+      std::thread([&] { seen = knob(Knob::NOOPT); }).join();
       CHECK(seen == 8);
     }
-    CHECK(knob(Knob::BEAM) == 7);
+    CHECK(knob(Knob::NOOPT) == 7);
   }
-  CHECK(knob(Knob::BEAM) == before);
+  CHECK(knob(Knob::NOOPT) == before);
 }
 
 TEST_CASE("text knobs keep earlier references valid") {
@@ -37,21 +37,21 @@ TEST_CASE("text knobs keep earlier references valid") {
 
 TEST_CASE("an integer knob refuses other text in the environment") {
   auto reread = [](const char* text) {
-    detail::g_knobs[static_cast<int>(Knob::BEAM)].number = detail::kKnobUnread;
-    setenv("BEAM", text, 1);
-    return knob(Knob::BEAM);
+    detail::g_knobs[static_cast<int>(Knob::NOOPT)].number = detail::kKnobUnread;
+    setenv("NOOPT", text, 1);
+    return knob(Knob::NOOPT);
   };
-  int before = knob(Knob::BEAM);
+  int before = knob(Knob::NOOPT);
   CHECK(reread("12") == 12);
   CHECK(reread("-3") == -3);
   CHECK(reread("") == 0);
   for (const char* text : {"many", "4x", "99999999999", " 1"}) {
     auto error = test::user_error([&] { reread(text); });
     CHECK(error.kind() == UserError::Kind::Value);
-    CHECK(test::contains(error.what(), fmt::format("BEAM must be an integer, not \"{}\"", text)));
+    CHECK(test::contains(error.what(), fmt::format("NOOPT must be an integer, not \"{}\"", text)));
   }
-  unsetenv("BEAM");
-  set_knob(Knob::BEAM, before);
+  unsetenv("NOOPT");
+  set_knob(Knob::NOOPT, before);
 }
 
 TEST_CASE("a knob has one type") {

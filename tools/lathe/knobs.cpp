@@ -12,7 +12,7 @@ void add_knobs(CLI::App& app) {
       "Each line has a name, the default and what it does, then the present value where that differs.\n"
       "Examples:\n"
       "  lathe knobs\n"
-      "  BEAM=4 lathe knobs | grep BEAM");
+      "  NOOPT=1 lathe knobs | grep NOOPT");
   command->callback([] { std::fputs(knobs_help().c_str(), stdout); });
 }
 
