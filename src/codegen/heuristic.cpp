@@ -23,11 +23,21 @@ int64_t divisor(int64_t size, int64_t most) {
   return 0;
 }
 
-// Largest power of two in [2, most] that divides `size`, or 0: other vectors are split into pieces.
-int64_t power_of_two_divisor(int64_t size, int64_t most) {
-  int64_t d = 1;
-  while (d * 2 <= most && size % (d * 2) == 0) d *= 2;
-  return d > 1 ? d : 0;
+// The divisor of `size` up to `most` that does most work an instruction, or 0. A vector that fills no power of two is loaded and
+// stored in pieces, which costs about one and a half registers more.
+int64_t best_lanes(int64_t size, int64_t most, int64_t per_register) {
+  int64_t best = 0;
+  double best_value = 0;
+  for (int64_t n = 2; n <= std::min(size, most); n++) {
+    if (size % n) continue;
+    const double registers = static_cast<double>((n + per_register - 1) / per_register);
+    const double value = static_cast<double>(n) / ((n & (n - 1)) ? registers + 1.5 : registers);
+    if (value >= best_value) {
+      best = n;
+      best_value = value;
+    }
+  }
+  return best;
 }
 
 class Heuristic {
@@ -107,7 +117,7 @@ class Heuristic {
     for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / std::max<int64_t>(widest, 4));
     const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
-    const int64_t n = power_of_two_divisor(size_of(*best), registers * lanes);
+    const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
     if (!n) return;
     lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
     on_reduce_ = is_reduce(*best);

@@ -87,11 +87,14 @@ UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType d
 }
 
 void read_buffer(const UOp& value, void* out, size_t bytes) {
-  UOp base = value;
-  while (base.op() == Op::Reshape) base = base.src(0);
-  if (base.op() != Op::Buffer) user_runtime_error("only realised values can be read, this is a {}", op_name(base.op()));
-  CHECK(bytes == bytes_of(base), "reading {} of {} bytes", bytes, bytes_of(base));
-  if (bytes) memory_of(base).copy_out({static_cast<std::byte*>(out), bytes});
+  const auto run = memory_run(value);
+  if (!run || run->storage.op() != Op::Buffer) user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
+  const auto size = static_cast<size_t>(item_size(value.dtype()));
+  CHECK(bytes == static_cast<size_t>(prod(value.shape()).value()) * size, "reading {} bytes of {}", bytes, to_string(value.shape()));
+  if (!bytes) return;
+  memory_of(run->storage);
+  const auto whole = std::static_pointer_cast<Buffer>(run->storage.param().store->storage);
+  Buffer::view(whole, static_cast<size_t>(run->first) * size, bytes)->copy_out({static_cast<std::byte*>(out), bytes});
 }
 
 const std::string& default_device_name() { return default_device().name(); }

@@ -42,7 +42,8 @@ Structure structure_of(std::span<const UOp> roots) {
     hashes[i] = hash_bytes(words.data(), words.size() * sizeof(uint64_t));
   }
   out.hash = hashes.back();
-  for (Knob k : {Knob::SPLIT_REDUCEOP, Knob::REDUCEOP_SPLIT_THRESHOLD, Knob::REDUCEOP_SPLIT_SIZE}) {
+  for (Knob k : {Knob::SPLIT_REDUCEOP, Knob::REDUCEOP_SPLIT_THRESHOLD, Knob::REDUCEOP_SPLIT_SIZE,
+                 Knob::MAX_KERNEL_BUFFERS}) {
     const int v = knob(k);
     out.hash = hash_bytes(&v, sizeof v, out.hash);
   }

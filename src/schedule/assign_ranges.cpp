@@ -97,7 +97,8 @@ class Assigner {
     const auto srcs = flow_sources(u);
     for (size_t i = 0; i < srcs.size(); i++) {
       if (!srcs[i].has_shape()) continue;
-      const bool grows = u.op() == Op::Expand || (is_alu(u.op()) && !(prod(srcs[i].shape()) == prod(u.shape())));
+      const bool grows =
+          (u.op() == Op::Expand || is_alu(u.op())) && !(prod(srcs[i].shape()) == prod(u.shape()));
       demands_[srcs[i].node()].push_back({source_coords(u, at, i), ended || grows});
     }
     plan_.ranges.emplace(u.node(), std::move(at));
@@ -127,7 +128,8 @@ class Assigner {
     const std::vector<Demand>& demands = it->second;
     bool ended = false;
     for (const Demand& d : demands) ended = ended || d.ended;
-    const bool computes = is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
+    const bool computes =
+        is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
     if ((ended && computes) || !merge(demands, at.out)) {
       at.kept = true;
       at.out = new_ranges(u.shape());
@@ -136,7 +138,8 @@ class Assigner {
     return ended;
   }
 
-  // One coordinate list for all consumers, or false when they differ. Gates are or-ed: what any consumer needs is computed.
+  // One coordinate list for all consumers, or false when they differ. Gates are or-ed: what any consumer
+  // needs is computed.
   static bool merge(const std::vector<Demand>& demands, Coords& out) {
     out = demands[0].coords;
     for (size_t i = 0; i < out.size(); i++) {

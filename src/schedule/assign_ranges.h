@@ -1,14 +1,15 @@
 // Decides what is kept in memory and gives every value its ranges.
 #pragma once
+#include "schedule/index_map.h"
+
 #include <unordered_map>
 #include <unordered_set>
-
-#include "schedule/index_map.h"
 
 namespace lathe {
 
 struct ValueRanges {
-  Coords out;             // one coordinate an axis: a Range, 0 on size-1 axes, or an expression inherited from a consumer
+  Coords
+      out;  // one coordinate an axis: a Range, 0 on size-1 axes, or an expression inherited from a consumer
   Coords reduce;          // Ranges of a Reduce node
   bool kept = false;      // starts its own ranges; becomes a kernel unless it is cheap to recompute
   bool removable = true;  // false where memory was asked for

@@ -1,10 +1,11 @@
 #include "schedule/build_kernels.h"
 
-#include <algorithm>
-
+#include "schedule/buffer_limit.h"
 #include "schedule/kernel_body.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -25,6 +26,14 @@ UOp element(const UOp& state, const Coords& coords) {
 
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
+
+// Values that a reduction without outputs axes may fold to be computed in each of its readers, by each thread
+// of them: a CPU has few threads, a GPU one for every output.
+int64_t longest_repeated_reduction(const std::string& device) {
+  const bool few_threads =
+      device.starts_with("CPU") || device.starts_with("NULL") || device.starts_with("INTERP");
+  return few_threads ? 4096 : 32;
+}
 
 class Builder {
  public:
@@ -59,7 +68,7 @@ class Builder {
     v.expr = clean(v.expr);
     for (const UOp& c : at.out)
       if (c.op() == Op::Range) v.loop_ranges.push_back(c);
-    if (at.removable && cheap(v.expr)) {
+    if (at.removable && cheap(v.expr, v.loop_ranges, u.device())) {
       v.inlined = true;
       return;
     }
@@ -109,7 +118,8 @@ class Builder {
         SmallVec<UOp, 6> srcs{operand(u, at, 0)};
         for (const UOp& r : at.reduce)
           if (r.op() == Op::Range) srcs.push_back(r);
-        return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, ReduceArg{u.arg_as<ReduceArg>().op, 0});
+        return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()},
+                         ReduceArg{u.arg_as<ReduceArg>().op, 0});
       }
       case Op::Contiguous: return operand(u, at, 0);
       default: break;
@@ -130,14 +140,16 @@ class Builder {
     return out;
   }
 
-  // True when computing `e` again is better than keeping it: few inputs and no reduction over memory.
-  static bool cheap(const UOp& e) {
+  // True when computing the value again is better than keeping it: few inputs and no reduction over memory,
+  // except a short one that no loop of a reader has to repeat.
+  static bool cheap(const UOp& e, const std::vector<UOp>& loops, const std::string& device) {
+    const int64_t most = loops.empty() ? longest_repeated_reduction(device) : 0;
     std::unordered_set<const Node*> buffers;
-    std::unordered_set<const Node*> reducing;  // nodes below some Reduce
+    std::unordered_set<const Node*> reducing;  // nodes below some Reduce that is not short
     const std::vector<UOp> order = toposort(e);
     for (size_t k = order.size(); k-- > 0;) {
       const UOp& u = order[k];
-      const bool inside = reducing.contains(u.node()) || u.op() == Op::Reduce;
+      const bool inside = reducing.contains(u.node()) || (u.op() == Op::Reduce && steps_of(u, most) > most);
       if (u.op() == Op::Buffer || u.op() == Op::Param) {
         if (inside) return false;
         buffers.insert(u.node());
@@ -148,15 +160,38 @@ class Builder {
     return buffers.size() <= kMaxInlinedBuffers;
   }
 
+  // Values folded by a Reduce, nested ones included; anything above `most` when there are more.
+  static int64_t steps_of(const UOp& reduce, int64_t most) {
+    int64_t steps = 1;
+    for (const UOp& u : toposort(reduce.src(0)))
+      if (u.op() == Op::Reduce) return most + 1;
+    for (const UOp& r : reduce.srcs().subspan(1)) {
+      const int64_t size = SInt(r.src(0)).vmax();
+      if (size > most || steps > most / std::max<int64_t>(size, 1)) return most + 1;
+      steps *= size;
+    }
+    return steps;
+  }
+
   // Gives the value a buffer and the kernel that fills it.
   void keep(const UOp& u, const ValueRanges& at, Value& v) {
     if (is_weak(u.dtype())) user_runtime_error("cannot realize a weak dtype; cast to a concrete dtype first");
+    const UOp value = within_limit(v.expr, u.device());
     const UOp buffer = new_buffer(u.shape(), u.dtype(), u.device());
-    const UOp effect = store(element(buffer, at.out), v.expr);
     v.expr = UOp();
     v.state = {buffer, 0, buffer};
-    emit(effect, v.loop_ranges, v.state);
+    emit(store(element(buffer, at.out), value), v.loop_ranges, v.state);
     draft_.memory.emplace(u.node(), buffer);
+  }
+
+  // One buffer of a kernel is the written one.
+  UOp within_limit(const UOp& value, const std::string& device) {
+    return limit_buffers(value, max_kernel_buffers(device) - 1,
+                         [&](const UOp& part, const std::vector<UOp>& loops, const Shape& shape) {
+                           const UOp buffer = new_buffer(shape, part.dtype(), device);
+                           emit(store(element(buffer, loops), part), loops, {buffer, 0, buffer});
+                           return buffer;
+                         });
   }
 
   void build_after(const UOp& u) {
@@ -171,9 +206,11 @@ class Builder {
       std::vector<UOp> loops;
       for (const UOp& c : at.out)
         if (c.op() == Op::Range) loops.push_back(c);
-      value = without_hazard(value, target, state, at, s, loops);
-      const State next{state.buffer, state.version + 1,
-                       UOp::make(Op::After, {state.buffer, UOp::make(Op::Noop, DType::Void, {}, TextArg(std::to_string(state.version + 1)))})};
+      value = within_limit(without_hazard(value, target, state, at, s, loops), state.buffer.device());
+      const State next{
+          state.buffer, state.version + 1,
+          UOp::make(Op::After, {state.buffer, UOp::make(Op::Noop, DType::Void, {},
+                                                        TextArg(std::to_string(state.version + 1)))})};
       emit(store(target, value), loops, next);
       state = next;
     }
@@ -185,7 +222,8 @@ class Builder {
     UOp base = u;
     while (base.op() == Op::Reshape) base = base.src(0);
     const auto it = values_.find(base.node());
-    CHECK(it != values_.end() && it->second.state.buffer, "assignment to a {}: only memory can be written", op_name(base.op()));
+    CHECK(it != values_.end() && it->second.state.buffer, "assignment to a {}: only memory can be written",
+          op_name(base.op()));
     return it->second.state;
   }
 
@@ -200,17 +238,31 @@ class Builder {
     return element(state.buffer, out);
   }
 
-  // When the value reads the written buffer elsewhere than at the written element, it is computed before anything is overwritten.
-  UOp without_hazard(const UOp& value, const UOp& target, const State& state, const ValueRanges& at, const UOp& s,
-                     const std::vector<UOp>& loops) {
+  // When the value reads elements of the written buffer that another iteration writes, it is computed before
+  // anything is overwritten.
+  UOp without_hazard(const UOp& value, const UOp& target, const State& state, const ValueRanges& at,
+                     const UOp& s, const std::vector<UOp>& loops) {
     bool hazard = false;
     for (const UOp& u : toposort(value))
-      if (u.op() == Op::Index && (u.src(0) == state.node))
-        hazard = hazard || !std::equal(u.srcs().begin() + 1, u.srcs().end(), target.srcs().begin() + 1, target.srcs().end());
+      if (u.op() == Op::Index && u.src(0) == state.node) hazard = hazard || may_meet(u, target);
     if (!hazard) return value;
     const UOp copy = new_buffer(s.src(0).shape(), value.dtype(), state.buffer.device());
-    emit(store(element(copy, at.out), value), loops, {copy, 0, copy});
+    emit(store(element(copy, at.out), within_limit(value, copy.device())), loops, {copy, 0, copy});
     return load(element(copy, at.out));
+  }
+
+  // Whether some iteration may read what another one writes: not when both are the same element, nor when
+  // they keep apart on some axis.
+  static bool may_meet(const UOp& read, const UOp& write) {
+    bool same = true;
+    for (size_t i = 1; i < read.n_srcs(); i++) {
+      const UOp from = split_gate(read.src(i)).index;
+      const UOp& to = write.src(i);
+      const Bounds &r = from.bounds(), &w = to.bounds();
+      if (r.hi.less(w.lo) || w.hi.less(r.lo)) return false;
+      same = same && from == to;
+    }
+    return !same;
   }
 
   void emit(const UOp& effect, const std::vector<UOp>& loops, const State& written) {

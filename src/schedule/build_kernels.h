@@ -5,8 +5,8 @@
 
 namespace lathe {
 
-// A kernel and the buffer states it touches. State 0 of a buffer is what it holds before the schedule runs; each assignment
-// makes the next.
+// A kernel and the buffer states it touches. State 0 of a buffer is what it holds before the schedule runs;
+// each assignment makes the next.
 struct DraftKernel {
   ScheduledKernel kernel;
   struct Access {
@@ -18,7 +18,7 @@ struct DraftKernel {
 };
 
 struct Draft {
-  std::vector<DraftKernel> kernels;  // producers first
+  std::vector<DraftKernel> kernels;             // producers first
   std::unordered_map<const Node*, UOp> memory;  // kept node → the Buffer that holds it
 };
 

@@ -20,7 +20,8 @@ UOp join_gate(const UOp& index, const UOp& gate) { return gate ? where(gate, ind
 namespace {
 
 // Coordinates across one group of axes whose products agree: flatten, then divide out.
-void regroup(std::span<const UOp> out, std::span<const SInt> out_sizes, std::span<const SInt> in_sizes, Coords& in) {
+void regroup(std::span<const UOp> out, std::span<const SInt> out_sizes, std::span<const SInt> in_sizes,
+             Coords& in) {
   UOp flat, gate;
   SInt stride = 1;
   for (size_t k = out.size(); k-- > 0;) {

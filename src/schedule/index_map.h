@@ -1,8 +1,8 @@
 // Movement ops as maps from output coordinates to input coordinates.
 #pragma once
-#include <vector>
-
 #include "uop/uop.h"
+
+#include <vector>
 
 namespace lathe {
 
@@ -12,9 +12,9 @@ using Coords = std::vector<UOp>;
 struct Gated {
   UOp index, gate;
 };
-Gated split_gate(const UOp& i);                       // Where(g, i, Invalid) → {i, g}
-UOp join_gate(const UOp& index, const UOp& gate);     // the reverse
-UOp and_gates(const UOp& a, const UOp& b);            // null = true
+Gated split_gate(const UOp& i);                    // Where(g, i, Invalid) → {i, g}
+UOp join_gate(const UOp& index, const UOp& gate);  // the reverse
+UOp and_gates(const UOp& a, const UOp& b);         // null = true
 
 // Coordinates of source 0 of a movement op, given coordinates of the op. Pad gates the axes it grows.
 Coords movement_coords(const UOp& op, const Coords& out);

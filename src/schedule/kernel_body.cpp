@@ -1,9 +1,9 @@
 #include "schedule/kernel_body.h"
 
-#include <algorithm>
-
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -43,7 +43,9 @@ class BodyMaker {
   }
 
  private:
-  static bool is_memory(const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::Param || u.op() == Op::After; }
+  static bool is_memory(const UOp& u) {
+    return u.op() == Op::Buffer || u.op() == Op::Param || u.op() == Op::After;
+  }
 
   int slot_of(const UOp& buffer) {
     auto& bufs = out_.kernel.buffers;
@@ -52,7 +54,8 @@ class BodyMaker {
     if (bufs.empty())
       out_.kernel.device = buffer.device();
     else if (buffer.device() != out_.kernel.device)
-      user_runtime_error("all buffers must be on the same device: [{}, {}]", out_.kernel.device, buffer.device());
+      user_runtime_error("all buffers must be on the same device: [{}, {}]", out_.kernel.device,
+                         buffer.device());
     bufs.push_back(buffer);
     return static_cast<int>(bufs.size()) - 1;
   }
@@ -87,7 +90,8 @@ class BodyMaker {
       renumber.emplace_back(order[i], range(order[i].src(0), static_cast<int>(i), order[i].range().type));
     SmallVec<UOp, 8> closed{substitute(simple, renumber)};
     for (size_t i = 0; i < loops.size(); i++) closed.push_back(renumber[i].second);
-    const UOp body = loops.empty() ? closed[0] : UOp::make(Op::End, DType::Void, {closed.data(), closed.size()});
+    const UOp body =
+        loops.empty() ? closed[0] : UOp::make(Op::End, DType::Void, {closed.data(), closed.size()});
     out_.kernel.body = sink(std::span<const UOp>(&body, 1), std::make_shared<const KernelArg>());
   }
 

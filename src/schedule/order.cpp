@@ -9,7 +9,8 @@ std::vector<ScheduledKernel> order_kernels(std::vector<DraftKernel> kernels) {
   using Key = std::pair<const Node*, int>;
   const size_t n = kernels.size();
   std::map<Key, size_t> writer;
-  for (size_t k = 0; k < n; k++) writer.emplace(Key{kernels[k].write.buffer.node(), kernels[k].write.state}, k);
+  for (size_t k = 0; k < n; k++)
+    writer.emplace(Key{kernels[k].write.buffer.node(), kernels[k].write.state}, k);
   std::vector<std::vector<size_t>> next(n);
   std::vector<size_t> waits(n, 0);
   auto before = [&](size_t a, size_t b) {

@@ -1,23 +1,18 @@
 #include "schedule/prepare.h"
 
-#include <algorithm>
-
-#include "base/knobs.h"
+#include "schedule/bitcast.h"
 #include "schedule/schedule.h"
+#include "schedule/split_reduce.h"
 #include "uop/pattern.h"
 #include "uop/rewrite.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
 using namespace pat;
 
 UOp drop(const Match& m) { return m[x]; }
-
-bool is_empty(const Shape& s) {
-  for (const SInt& d : s)
-    if (d == SInt(0)) return true;
-  return false;
-}
 
 UOp reduce_identity(const UOp& u) {
   switch (u.arg_as<ReduceArg>().op) {
@@ -34,54 +29,52 @@ UOp empty_reduce(const Match& m) {
   return broadcast_to(reduce_identity(u), u.shape());
 }
 
-// One long reduction becomes two shorter ones, so that many outputs can run at once: the divisor is the largest number up to 256
-// (fewer for many outputs) down to 8 that divides a folded axis.
-UOp split_reduce(const Match& m) {
-  const UOp u = m.root();
-  const UOp& in = u.src(0);
-  if (!knob(Knob::SPLIT_REDUCEOP)) return {};
-  const SInt all = prod(in.shape()), outputs = prod(u.shape());
-  if (!all.is_const() || !outputs.is_const() || outputs.value() == 0) return {};
-  if (all.value() / outputs.value() < knob(Knob::REDUCEOP_SPLIT_THRESHOLD)) return {};
-  const auto& arg = u.arg_as<ReduceArg>();
-  const int64_t most = std::min<int64_t>(256, (int64_t{1} << knob(Knob::REDUCEOP_SPLIT_SIZE)) / outputs.value());
-  for (int axis = 0; axis < arg.n_axes; axis++) {
-    const int64_t size = in.shape()[static_cast<size_t>(axis)].value();
-    for (int64_t d = std::min(most, size / 2); d >= 8; d--) {
-      if (size % d) continue;
-      // (…, d, size/d, …) with the part of d moved behind all folded axes, where it survives the first reduction.
-      Shape split;
-      std::vector<int> order;
-      for (int i = 0; i < in.ndim(); i++) {
-        if (i == axis) split.push_back(d);
-        split.push_back(i == axis ? SInt(size / d) : in.shape()[static_cast<size_t>(i)]);
-      }
-      for (int i = 0; i <= in.ndim(); i++)
-        if (i != axis) order.push_back(i);
-      order.insert(order.begin() + arg.n_axes, axis);
-      const UOp parts = UOp::make(Op::Reduce, {permute(reshape(in, split), order)}, arg);
-      return UOp::make(Op::Reduce, {UOp::make(Op::Contiguous, {parts})}, ReduceArg{arg.op, 1});
-    }
-  }
-  return {};
+UOp split(const Match& m) { return split_reduce(m.root()); }
+UOp resize_bitcast(const Match& m) { return lower_resizing_bitcast(m.root()); }
+UOp store_through_bitcast(const Match& m) { return store_below_bitcast(m.root()); }
+
+UOp empty_pad(const Match& m) {
+  return is_empty(m[x].shape()) ? broadcast_to(constant(m[x].dtype(), Scalar(0)), m.root().shape()) : UOp();
 }
 
 // What is already memory in row-major order needs no copy.
 UOp contiguous_memory(const Match& m) {
   UOp b = m[x];
   while (b.op() == Op::Reshape) b = b.src(0);
-  return b.op() == Op::Buffer || b.op() == Op::Contiguous || b.op() == Op::After ? m[x] : UOp();
+  const bool whole =
+      b.op() == Op::Buffer || b.op() == Op::Param || b.op() == Op::Contiguous || b.op() == Op::After;
+  return whole ? m[x] : UOp();
 }
 
-constexpr auto kPrepare = rules(
-    rule(op<Op::Detach>(x), fn(drop)),
-    rule(op<Op::ContiguousBackward>(x), fn(drop)),
-    rule(op<Op::Contiguous>(x), fn(contiguous_memory)),
-    rule(op<Op::Reduce>(x), fn(empty_reduce)),
-    rule(op<Op::Reduce>(x), fn(split_reduce)));
+constexpr auto kPrepare =
+    rules(rule(op<Op::Detach>(x), fn(drop)), rule(op<Op::ContiguousBackward>(x), fn(drop)),
+          rule(op<Op::Contiguous>(x), fn(contiguous_memory)), rule(op<Op::Reduce>(x), fn(empty_reduce)),
+          rule(op<Op::Pad>(x, y, z), fn(empty_pad)), rule(op<Op::Reduce>(x), fn(split)),
+          rule(op<Op::Bitcast>(x), fn(resize_bitcast)));
 
-// A copy is a Store into a new buffer of the target device, of a value that lies in memory on its own device. Copies to where the
-// value already is vanish.
+// Before the target's own bitcast is rewritten as a value.
+constexpr auto kStores = rules(rule(op<Op::Store>(x, y), fn(store_through_bitcast)));
+
+// Some lanes of a Stack.
+UOp shrink_of_stack(const Match& m) {
+  const UOp &u = m.root(), &all = u.src(0);
+  const Shape offset = shape_from_node(u.src(1)), size = shape_from_node(u.src(2));
+  if (all.op() != Op::Stack || !offset[0].is_const() || !size[0].is_const()) return {};
+  const size_t first = static_cast<size_t>(offset[0].value());
+  std::vector<UOp> lanes;
+  for (const UOp& lane : all.srcs().subspan(first, static_cast<size_t>(size[0].value())))
+    lanes.push_back(
+        shrink(lane, Shape(offset.begin() + 1, offset.end()), Shape(size.begin() + 1, size.end())));
+  return lanes.size() == 1 ? reshape(lanes[0], size) : stack(lanes);
+}
+
+UOp reshape_of_reshape(const Match& m) { return reshape(m[x], m.root().shape()); }
+
+constexpr auto kStackViews = rules(rule(op<Op::Shrink>(op<Op::Stack>(), y, z), fn(shrink_of_stack)),
+                                   rule(op<Op::Reshape>(op<Op::Reshape>(x, y), z), fn(reshape_of_reshape)));
+
+// A copy is a Store into a new buffer of the target device, of a value that lies in memory on its own device.
+// Copies to where the value already is vanish.
 UOp lower_copies(const UOp& graph) {
   std::vector<std::pair<UOp, UOp>> map;
   for (const UOp& u : toposort(graph)) {
@@ -101,9 +94,18 @@ UOp lower_copies(const UOp& graph) {
 
 }  // namespace
 
+bool is_empty(const Shape& s) { return std::find(s.begin(), s.end(), SInt(0)) != s.end(); }
+
+UOp look_through_stacks(const UOp& view) {
+  static const Matcher<UOp> matcher(kStackViews);
+  return graph_rewrite(
+      view, matcher,
+      {.gate = [](const UOp& u) { return u.op() == Op::Stack || is_view(u); }, .name = "stack views"});
+}
+
 UOp prepare(const UOp& graph) {
-  static const Matcher<UOp> matcher(kPrepare);
-  return graph_rewrite(lower_copies(graph), matcher, {.name = "prepare"});
+  static const Matcher<UOp> matcher({kPrepare, kStackViews}), stores(kStores);
+  return graph_rewrite(lower_copies(graph), matcher, {.bottom_up = &stores, .name = "prepare"});
 }
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
 #include "schedule/schedule.h"
 
 #include "schedule/assign_ranges.h"
+#include "schedule/assignments.h"
 #include "schedule/build_kernels.h"
 #include "schedule/order.h"
 #include "schedule/prepare.h"
@@ -8,16 +9,23 @@
 namespace lathe {
 namespace {
 
-// The bases of the roots and every assignment below them, each once.
-std::vector<UOp> wanted_nodes(std::span<const UOp> roots) {
-  std::vector<UOp> out;
+// The bases of the roots, then every assignment below them, each once.
+struct Wanted {
+  std::vector<UOp> nodes;
+  size_t n_roots = 0;
+};
+Wanted wanted_nodes(std::span<const UOp> roots) {
+  Wanted out;
   std::unordered_set<const Node*> seen;
   for (const UOp& r : roots) {
+    // A view that looks at one lane of a Stack needs only the lane, so it is wanted itself.
     const UOp base = strip_views(r);
-    if (seen.insert(base.node()).second) out.push_back(base);
+    const UOp& wanted = base.op() == Op::Stack && !(strip_views(look_through_stacks(r)) == base) ? r : base;
+    if (seen.insert(wanted.node()).second) out.nodes.push_back(wanted);
   }
+  out.n_roots = out.nodes.size();
   for (const UOp& u : toposort(sink(roots)))
-    if (u.op() == Op::After && seen.insert(u.node()).second) out.push_back(u);
+    if (u.op() == Op::After && seen.insert(u.node()).second) out.nodes.push_back(u);
   return out;
 }
 
@@ -27,29 +35,27 @@ bool needs_kernel(const UOp& base) {
 
 }  // namespace
 
-UOp strip_views(const UOp& u) {
-  UOp b = u;
-  while (is_movement(b.op()) || b.op() == Op::Detach) b = b.src(0);
-  return b;
-}
-
 Schedule make_schedule(std::span<const UOp> roots) {
-  const std::vector<UOp> wanted = wanted_nodes(roots);
-  const UOp prepared = prepare(sink(wanted));
-  std::vector<UOp> bases;
+  const Wanted wanted = wanted_nodes(roots);
+  const UOp prepared = prepare(simplify_assignments(forward_constants(sink(wanted.nodes)), wanted.n_roots));
+  std::vector<UOp> bases, empty;
   for (const UOp& p : prepared.srcs()) {
     UOp base = strip_views(p);
-    if (needs_kernel(base)) bases.push_back(std::move(base));
+    if (needs_kernel(base)) (is_empty(base.shape()) ? empty : bases).push_back(std::move(base));
   }
   Draft draft = build_kernels(assign_ranges(bases));
+  for (const UOp& base : empty)
+    draft.memory.emplace(base.node(), base.op() == Op::After
+                                          ? strip_states(base)
+                                          : new_buffer(base.shape(), base.dtype(), base.device()));
   Schedule out;
   out.kernels = order_kernels(std::move(draft.kernels));
-  for (size_t i = 0; i < wanted.size(); i++) {
+  for (size_t i = 0; i < wanted.nodes.size(); i++) {
     const UOp& p = prepared.src(i);
     const UOp base = strip_views(p);
     const auto it = draft.memory.find(base.node());
     const UOp now = it == draft.memory.end() ? p : substitute(p, {{base, it->second}});
-    if (!(now == wanted[i])) out.becomes.emplace_back(wanted[i], now);
+    if (!(now == wanted.nodes[i])) out.becomes.emplace_back(wanted.nodes[i], now);
   }
   return out;
 }

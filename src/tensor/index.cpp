@@ -331,6 +331,12 @@ Tensor merge_selected(const Tensor& x, const Gathers& g, const Tensor& value) {
   return last_selected(gather_mask(x, g), v, g.common_axes(), x);
 }
 
+bool pads(const UOp& view, const UOp& base) {
+  for (UOp u = view; !(u == base); u = u.src(0))
+    if (u.op() == Op::Pad) return true;
+  return false;
+}
+
 }  // namespace
 
 Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
@@ -349,7 +355,14 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
     user_runtime_error("setitem dtype mismatch: {} != {}", dtype_text(dtype()), dtype_text(value.dtype()));
   const Gathers g(axes);
   const Tensor written = g.dims.empty() ? same_type.expand(view.shape()) : merge_selected(view, g, same_type);
-  if (is_storage(view_base(uop()))) {
+  const UOp base = view_base(uop());
+  if (is_storage(base) && pads(view.uop(), base)) {
+    // A step that does not divide its axis shows elements that are not in memory: all of the memory is written.
+    const Tensor inside(invert_view(view.uop(), base, written.uop()));
+    Tensor(base).write(Tensor(view_mask(view.uop(), base)).where(inside, Tensor(base)).uop(), false);
+    return;
+  }
+  if (is_storage(base)) {
     Tensor(view).write(written.uop(), false);
     return;
   }

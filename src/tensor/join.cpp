@@ -102,22 +102,22 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
 }
 
 std::vector<Tensor> Tensor::meshgrid(const std::vector<Tensor>& tensors, bool xy) {
-  std::vector<Tensor> in = tensors;
-  if (xy && in.size() > 1) std::swap(in[0], in[1]);
-  Shape grid;
-  for (const Tensor& t : in) {
+  Shape sizes;
+  for (const Tensor& t : tensors) {
     if (t.ndim() > 1)
       user_runtime_error("meshgrid takes 0-D or 1-D tensors, got shape {}", lathe::to_string(t.shape()));
-    grid.push_back(t.numel());
+    sizes.push_back(t.numel());
   }
+  // Tensor i varies along axis i, but with `xy` the first two change places.
+  const auto axis_of = [&](size_t i) { return xy && i < 2 && sizes.size() > 1 ? 1 - i : i; };
+  Shape grid = sizes;
+  for (size_t i = 0; i < sizes.size(); i++) grid[axis_of(i)] = sizes[i];
   std::vector<Tensor> out;
-  for (size_t i = 0; i < in.size(); i++) {
+  for (size_t i = 0; i < tensors.size(); i++) {
     Shape own(grid.size(), SInt(1));
-    own[i] = grid[i];
-    Tensor t = in[i].reshape(own).expand(grid);
-    out.push_back(xy && grid.size() > 1 ? t.transpose(0, 1) : t);
+    own[axis_of(i)] = sizes[i];
+    out.push_back(tensors[i].reshape(own).expand(grid));
   }
-  if (xy && out.size() > 1) std::swap(out[0], out[1]);
   return out;
 }
 

@@ -125,13 +125,21 @@ void run(std::vector<UOp> roots) {
   replace_in(lazy, map);
 }
 
+// A value without elements is a constant: there is nothing to compute and no memory to hold it.
+UOp filled_if_empty(UOp u) {
+  for (const SInt& d : u.shape())
+    if (d == SInt(0) && !view_base(u).is_const())
+      return broadcast_to(is_weak(u.dtype()) ? weak_literal(0, u.dtype()) : constant(u.dtype(), 0), u.shape());
+  return u;
+}
+
 }  // namespace
 
 Tensor::Tensor() : Tensor(Scalar(0.0)) {}
 Tensor::Tensor(const Scalar& v) : Tensor(constant(v)) {}
 Tensor::Tensor(const Scalar& v, DType dtype)
     : Tensor(is_weak(dtype) ? weak_literal(v, dtype) : constant(dtype, v)) {}
-Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(std::move(uop))) {}
+Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(filled_if_empty(std::move(uop)))) {}
 
 const UOp& Tensor::uop() const { return state_->node(); }
 SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }

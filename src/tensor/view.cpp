@@ -1,5 +1,7 @@
 #include "tensor/view.h"
 
+#include "schedule/schedule.h"
+
 #include <vector>
 
 namespace lathe {
@@ -47,9 +49,8 @@ UOp storage_root(const UOp& storage) {
 }
 
 bool has_buffer_identity(const UOp& u) {
-  const UOp* at = &u;
-  while (at->op() == Op::Reshape || at->op() == Op::Detach) at = &at->src(0);
-  return is_storage(*at);
+  const auto run = memory_run(u);
+  return run && run->storage.dtype() == u.dtype();
 }
 
 bool repeats_elements(const UOp& view, const UOp& base) {

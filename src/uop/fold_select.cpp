@@ -12,9 +12,9 @@ using pat::gate;
 
 bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
 
-// Ops whose sources are evaluated in another scope than the node's own, or are addresses with gates of their
+// Ops whose sources are evaluated in another scope than the node's own, or are addresses and gates of their
 // own.
-constexpr OpSet kScopes = {Op::Index, Op::Reduce, Op::Stage, Op::End, Op::Store, Op::Call, Op::Sink};
+constexpr OpSet kScopes = {Op::Index, Op::Load, Op::Reduce, Op::Stage, Op::End, Op::Store, Op::Call, Op::Sink};
 
 // `u` with `node` replaced, not looking into kScopes. `u` itself when `node` is not there.
 UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
@@ -28,7 +28,7 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
   if (!found || visited > kMaxNodes) return u;
   std::unordered_map<const Node*, UOp> done{{node.node(), by}};
   for (const UOp& n : order) {
-    if (n == node) continue;
+    if (n == node || kScopes.contains(n.op())) continue;
     SmallVec<UOp, 4> srcs;
     bool changed = false;
     for (const UOp& s : n.srcs()) {

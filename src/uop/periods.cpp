@@ -1,6 +1,7 @@
 #include "uop/periods.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "uop/linear_terms.h"
 
@@ -53,6 +54,31 @@ std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
   return Period{clause, k.to_uop(), value + constant(Scalar(-base))};
 }
 
+// `value` with what the clauses imply. An address that changes is right only where they hold, so it takes them into its
+// gate: the load runs whatever the selection around it says.
+UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, const UOp& gate) {
+  std::unordered_map<const Node*, UOp> done;
+  for (const auto& [from, to] : by) done.emplace(from.node(), to);
+  for (const UOp& n : toposort(value)) {
+    if (done.contains(n.node())) continue;
+    SmallVec<UOp, 8> srcs;
+    bool changed = false;
+    for (const UOp& s : n.srcs()) {
+      const auto it = done.find(s.node());
+      srcs.push_back(it == done.end() ? s : it->second);
+      if (srcs.back() == s) continue;
+      changed = true;
+      if (n.op() != Op::Index || srcs.size() == 1) continue;
+      const UOp now = srcs.back();
+      const bool has_gate = now.op() == Op::Where && now.src(2).is_invalid();
+      srcs.back() = has_gate ? where(now.src(0) & gate, now.src(1), invalid()) : where(gate, now, invalid());
+    }
+    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
+  }
+  const auto it = done.find(value.node());
+  return it == done.end() ? value : it->second;
+}
+
 }  // namespace
 
 UOp unwrap_periods(const UOp& where) {
@@ -71,7 +97,10 @@ UOp unwrap_periods(const UOp& where) {
   }
   if (clauses.empty()) return {};
   const UOp gate = substitute(where.src(0), clauses);
-  return alu(Op::Where, {gate, substitute(where.src(1), values), where.src(2)}).with_dtype(where.dtype());
+  UOp implied = clauses[0].second;
+  for (size_t i = 1; i < clauses.size(); i++) implied = implied & clauses[i].second;
+  const UOp value = replace_under(where.src(1), values, implied);
+  return alu(Op::Where, {gate, value, where.src(2)}).with_dtype(where.dtype());
 }
 
 }  // namespace lathe

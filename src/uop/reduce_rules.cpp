@@ -365,7 +365,11 @@ UOp flatten_nested(const Match& m) {
     if (!depends_on(inner.src(0), r)) return {};
     srcs.push_back(r);
   }
-  for (const UOp& r : inner.srcs().subspan(1)) srcs.push_back(r);
+  for (const UOp& r : inner.srcs().subspan(1)) {
+    // The condition has a reduction over the same range: the inner result is shared with it.
+    if (selected && reaches(value.src(0), r)) return {};
+    srcs.push_back(r);
+  }
   return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, u.arg());
 }
 

@@ -44,7 +44,7 @@ TEST_CASE("help has examples") {
 
 TEST_CASE("wrong usage is 2 and says what is wrong") {
   for (auto [arguments, text] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"", "subcommand is required"},
+       std::initializer_list<std::pair<const char*, const char*>>{{"", "Examples:"},
                                                                   {"nonsense", "nonsense"},
                                                                   {"demo --epochs many", "--epochs"},
                                                                   {"demo --epochs -1", "--epochs"},

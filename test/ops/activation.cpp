@@ -21,7 +21,8 @@ Row activation(const char* name, Tensor (*f)(T), double (*reference)(double), do
   return {name, {in({3, 5}).range(low, high)}, f, [=](A x) { return map(x, reference); }};
 }
 
-const Rows kRows = {
+Rows activations() {
+  return {
     activation("relu", [](T x) { return x.relu(); }, relu).on(kNumbers).exact(),
     activation("relu6", [](T x) { return x.relu6(); }, [](double x) { return std::clamp(x, 0.0, 6.0); }, -4, 9)
         .on({DType::Float32, DType::Float16}),
@@ -68,7 +69,8 @@ const Rows kRows = {
     Row("softplus: far out", {given({2}, {-100, 100})}, [](T x) { return x.softplus(); },
         [](A) { return Array({2}, {0, 100}); }).no_gradient(),
 };
+}
 
 }  // namespace
 
-TEST_CASE("activations") { run(kRows); }
+TABLE_TEST_CASE("activations", activations)

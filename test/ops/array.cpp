@@ -242,6 +242,8 @@ uint64_t to_small_float(double v, DType d) {
 uint64_t to_code(double v, DType d) {
   if (is_bool(d)) return v != 0;
   if (is_int(d)) {
+    // As a double, the largest uint64 is 2^64.
+    if (d == DType::UInt64 && v == 0x1p64) return ~uint64_t{0};
     const auto whole = static_cast<__int128>(std::isfinite(v) ? std::trunc(v) : 0);
     const uint64_t bits = static_cast<uint64_t>(whole);
     return bit_width(d) == 64 ? bits : bits & ((uint64_t{1} << bit_width(d)) - 1);

@@ -173,16 +173,16 @@ Rows broadcasting() {
           [](A x) { return map(x, [](double v) { return 1.5 / v; }); }),
       Row("operator%", {in({3, 5}).range(-9, 9)}, [](T x) { return x % 4; },
           [](A x) { return map(x, [](double v) { return floor_mod(v, 4); }); }).on({DType::Int32, DType::Float32}).within(8),
-      Row("operator&", {in({3, 5}).range(0, 99)}, [](T x) { return Tensors{x & 12, x | 12, x ^ 12}; },
+      Row("operator&, operator|, operator^", {in({3, 5}).range(0, 99)}, [](T x) { return Tensors{x & 12, x | 12, x ^ 12}; },
           [](A x) {
             return Arrays{map(x, [](double v) { return int64_t(v) & 12; }), map(x, [](double v) { return int64_t(v) | 12; }),
                           map(x, [](double v) { return int64_t(v) ^ 12; })};
           }).on({DType::Int32}),
-      Row("operator<<", {in({3, 5}).range(0, 9)}, [](T x) { return Tensors{x << 2, x >> 1}; },
+      Row("operator<<, operator>>", {in({3, 5}).range(0, 9)}, [](T x) { return Tensors{x << 2, x >> 1}; },
           [](A x) {
             return Arrays{map(x, [](double v) { return v * 4; }), map(x, [](double v) { return std::floor(v / 2); })};
           }).on({DType::Int32, DType::UInt8}),
-      Row("operator<", {in({3, 5}).range(-3, 3)},
+      Row("operator<, operator>, operator<=, operator>=, operator==, operator!=", {in({3, 5}).range(-3, 3)},
           [](T x) { return Tensors{x < 1, x > 1, x <= 1, x >= 1, x == 1, x != 1}; },
           [](A x) {
             return Arrays{map(x, [](double v) { return v < 1; }), map(x, [](double v) { return v > 1; }),
@@ -201,7 +201,7 @@ Rows broadcasting() {
 
 }  // namespace
 
-TEST_CASE("arithmetic") { run(arithmetic()); }
-TEST_CASE("bits") { run(bits()); }
-TEST_CASE("comparisons") { run(comparisons()); }
-TEST_CASE("broadcasting and operators") { run(broadcasting()); }
+TABLE_TEST_CASE("arithmetic", arithmetic)
+TABLE_TEST_CASE("bits", bits)
+TABLE_TEST_CASE("comparisons", comparisons)
+TABLE_TEST_CASE("broadcasting and operators", broadcasting)

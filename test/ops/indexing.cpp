@@ -154,7 +154,7 @@ Rows writes() {
 
 }  // namespace
 
-TEST_CASE("slices and positions") { run(slices()); }
-TEST_CASE("gathers") { run(gathers()); }
-TEST_CASE("scatters and selections written") { run(scatters()); }
-TEST_CASE("writes") { run(writes()); }
+TABLE_TEST_CASE("slices and positions", slices)
+TABLE_TEST_CASE("gathers", gathers)
+TABLE_TEST_CASE("scatters and selections written", scatters)
+TABLE_TEST_CASE("writes", writes)

@@ -156,7 +156,7 @@ Rows joins() {
 
 }  // namespace
 
-TEST_CASE("shapes") { run(shapes()); }
-TEST_CASE("orders and windows") { run(orders()); }
-TEST_CASE("cuts and paddings") { run(cuts()); }
-TEST_CASE("joins and pieces") { run(joins()); }
+TABLE_TEST_CASE("shapes", shapes)
+TABLE_TEST_CASE("orders and windows", orders)
+TABLE_TEST_CASE("cuts and paddings", cuts)
+TABLE_TEST_CASE("joins and pieces", joins)

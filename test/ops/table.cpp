@@ -92,6 +92,31 @@ Row&& Row::fails(std::string why) && {
   return std::move(*this);
 }
 
-std::string Row::method() const { return name.substr(0, name.find(':')); }
+std::vector<std::string> Row::methods() const {
+  std::vector<std::string> out(1);
+  for (char c : name.substr(0, name.find(':'))) {
+    if (c == ',')
+      out.emplace_back();
+    else if (c != ' ')
+      out.back() += c;
+  }
+  return out;
+}
+
+namespace {
+std::vector<Rows (*)()>& tables() {
+  static std::vector<Rows (*)()> all;
+  return all;
+}
+}  // namespace
+
+RegisteredTable::RegisteredTable(Rows (*make)()) { tables().push_back(make); }
+
+Rows all_rows() {
+  Rows out;
+  for (Rows (*make)() : tables())
+    for (Row& row : make()) out.push_back(std::move(row));
+  return out;
+}
 
 }  // namespace lathe::ops

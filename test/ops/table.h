@@ -69,7 +69,7 @@ struct Result {
 };
 
 struct Row {
-  // A method of Tensor, with ": case" behind it where it has several rows.
+  // A method of Tensor or several, separated by commas, with ": case" behind where a method has several rows.
   std::string name;
   std::vector<Input> inputs;
   std::function<Outputs(const Tensors&)> op;
@@ -105,7 +105,7 @@ struct Row {
   Row&& plain_only() &&;
   Row&& fails(std::string why) &&;
 
-  std::string method() const;  // the name without the case
+  std::vector<std::string> methods() const;
 
  private:
   // f of the first n elements of a list, n its number of parameters.
@@ -135,8 +135,19 @@ const std::vector<std::string>& devices();
 // What is wrong with a row, one line each; empty when nothing is.
 std::vector<std::string> problems(const Row& row);
 
-// A table in one test case: all its rows, or those whose name holds $LATHE_OPS_ROW.
 using Rows = std::vector<Row>;
+// Runs all rows of a table, or those whose name holds $LATHE_OPS_ROW.
 void run(const Rows& rows);
+
+// The rows of all tables of the program.
+Rows all_rows();
+struct RegisteredTable {
+  explicit RegisteredTable(Rows (*make)());
+};
+
+// A table, made by a function, as one test case.
+#define TABLE_TEST_CASE(title, make)                                              \
+  static const lathe::ops::RegisteredTable DOCTEST_ANONYMOUS(ops_table_)(make); \
+  TEST_CASE(title) { lathe::ops::run(make()); }
 
 }  // namespace lathe::ops

@@ -141,7 +141,7 @@ Rows bounds_and_tests() {
 
 }  // namespace
 
-TEST_CASE("powers and logarithms") { run(powers()); }
-TEST_CASE("trigonometric functions") { run(trigonometry()); }
-TEST_CASE("rounding and signs") { run(rounding_and_signs()); }
-TEST_CASE("bounds and tests of numbers") { run(bounds_and_tests()); }
+TABLE_TEST_CASE("powers and logarithms", powers)
+TABLE_TEST_CASE("trigonometric functions", trigonometry)
+TABLE_TEST_CASE("rounding and signs", rounding_and_signs)
+TABLE_TEST_CASE("bounds and tests of numbers", bounds_and_tests)

@@ -66,7 +66,7 @@ TEST_CASE("knobs are found by name and listed with their help") {
   CHECK(knob_name(Knob::SPEC) == "SPEC");
   KnobScope scope(Knob::REDUCEOP_SPLIT_SIZE, 3);
   std::string help = knobs_help();
-  CHECK(test::contains(help, "verify the IR after every pass\n"));
+  CHECK(test::contains(help, "verify the IR after every pass"));
   CHECK(test::contains(help, "[now 3]"));
   CHECK(test::contains(help, "\"float32\""));
 }

@@ -157,6 +157,7 @@ void run_demo(const Options& options) {
   const auto [train_set, test_set] = nn::split(digits, kTrainFraction, options.seed);
   Tensor::manual_seed(options.seed);
   const DigitNet net;
+  Tensor::realize(nn::parameters(net));
   int64_t weights = 0;
   for (const Tensor& t : nn::parameters(net)) weights += t.numel().value();
   auto say = [&](const std::string& line) {

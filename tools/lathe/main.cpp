@@ -15,7 +15,6 @@ void complain(const char* text) { std::fprintf(stderr, "lathe: %s\n", text); }
 int run(int argc, char** argv) {
   CLI::App app("Turns tensor programs into kernels.", "lathe");
   app.set_version_flag("--version", "lathe " LATHE_VERSION);
-  app.require_subcommand(1);
   app.footer(
       "Examples:\n"
       "  lathe demo                train a network on handwritten digits\n"
@@ -31,7 +30,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help and --version
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    complain(error.what());
+    std::fputs("`lathe --help` and `lathe COMMAND --help` tell what can be asked.\n", stderr);
+    return kWrongUsage;
+  }
+  if (app.get_subcommands().empty()) {
+    std::fputs(app.help().c_str(), stderr);
     return kWrongUsage;
   }
   return 0;

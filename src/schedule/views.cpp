@@ -1,0 +1,58 @@
+#include "schedule/schedule.h"
+
+namespace lathe {
+
+const UOp& strip_states(const UOp& state) {
+  const UOp* at = &state;
+  while (at->op() == Op::After || is_view(*at)) at = &at->src(0);
+  return *at;
+}
+
+bool is_view(const UOp& u) {
+  return is_movement(u.op()) || u.op() == Op::Detach ||
+         (u.op() == Op::Bitcast && bit_width(u.dtype()) == bit_width(u.src(0).dtype()));
+}
+
+UOp strip_views(const UOp& u) {
+  const UOp* base = &u;
+  while (is_view(*base)) base = &base->src(0);
+  return *base;
+}
+
+namespace {
+
+// First element of a Shrink in its source, when what it keeps has no gaps: whole axes below the first axis of
+// several elements.
+std::optional<int64_t> first_of_shrink(const UOp& u) {
+  const Shape &in = u.src(0).shape(), offset = shape_from_node(u.src(1)), size = shape_from_node(u.src(2));
+  int64_t first = 0, stride = 1;
+  bool cut = false;  // an axis further in is not whole
+  for (size_t i = in.size(); i-- > 0;) {
+    if (!in[i].is_const() || !offset[i].is_const() || !size[i].is_const()) return std::nullopt;
+    if (cut && size[i].value() != 1) return std::nullopt;
+    cut = cut || !(size[i] == in[i]);
+    first += offset[i].value() * stride;
+    stride *= in[i].value();
+  }
+  return first;
+}
+
+}  // namespace
+
+std::optional<MemoryRun> memory_run(const UOp& view) {
+  int64_t first = 0;
+  const UOp* at = &view;
+  for (; is_view(*at); at = &at->src(0)) {
+    if (at->op() == Op::Reshape || !is_movement(at->op())) continue;
+    const std::optional<int64_t> inner = at->op() == Op::Shrink ? first_of_shrink(*at) : std::nullopt;
+    if (!inner) return std::nullopt;
+    first += *inner;
+  }
+  const UOp& root = at->op() == Op::After ? strip_states(*at) : *at;
+  const bool in_memory =
+      root.op() == Op::Buffer || (root.op() == Op::Param && root.param().space == AddrSpace::Global);
+  if (!in_memory) return std::nullopt;
+  return MemoryRun{*at, first};
+}
+
+}  // namespace lathe

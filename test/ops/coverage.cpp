@@ -1,0 +1,130 @@
+// Every method of Tensor that computes something has a row.
+#include "ops/table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "support/test.h"
+
+using namespace lathe;
+using namespace lathe::ops;
+
+namespace {
+
+// Names declared in the public part of class Tensor that have no row, and why.
+const std::map<std::string, std::string> kExempt = {
+    {"Tensor", "constructors make the operands of other rows"},
+    {"uop", "gives the node"},
+    {"shape", "asks about the node"},
+    {"size", "asks about the node"},
+    {"ndim", "asks about the node"},
+    {"dtype", "asks about the node"},
+    {"device", "asks about the node"},
+    {"numel", "asks about the node"},
+    {"element_size", "asks about the node"},
+    {"nbytes", "asks about the node"},
+    {"len", "asks about the node"},
+    {"is_floating_point", "asks about the node"},
+    {"is_same", "asks about the handle"},
+    {"set_param", "a mark for optimizers"},
+    {"is_param", "a mark for optimizers"},
+    {"to_string", "text"},
+    {"is_realized", "asks about the node"},
+    {"realize", "the driver calls it for every row"},
+    {"bytes", "the driver reads every result with it"},
+    {"to_vector", "readers: test/unit/tensor_values.cpp"},
+    {"item", "readers: test/unit/tensor_values.cpp"},
+    {"gradient", "the driver calls it for every row that has one"},
+    {"backward", "gradients of tensors: test/unit/tensor_gradient.cpp"},
+    {"grad", "gradients of tensors: test/unit/tensor_gradient.cpp"},
+    {"set_grad", "gradients of tensors: test/unit/tensor_gradient.cpp"},
+};
+
+// The text of tensor.h without comments.
+std::string header() {
+  std::ifstream file(std::filesystem::path(LATHE_SOURCE_DIR) / "src/tensor/tensor.h");
+  std::string line, text;
+  while (std::getline(file, line)) text += line.substr(0, line.find("//")) + "\n";
+  return text;
+}
+
+bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// What is declared by a statement of the class body: the word before its first parenthesis that is not inside
+// <…>, with the sign behind "operator".
+std::string declared_name(const std::string& statement) {
+  const size_t op = statement.find("operator");
+  if (op != std::string::npos) {
+    std::string name = statement.substr(op, statement.find('(', op) - op);
+    while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back()))) name.pop_back();
+    return name;
+  }
+  int angles = 0;
+  for (size_t i = 0; i < statement.size(); i++) {
+    if (statement[i] == '<') angles++;
+    if (statement[i] == '>') angles--;
+    if (statement[i] != '(' || angles > 0) continue;
+    size_t end = i;
+    while (end > 0 && std::isspace(static_cast<unsigned char>(statement[end - 1]))) end--;
+    size_t start = end;
+    while (start > 0 && is_name(statement[start - 1])) start--;
+    return statement.substr(start, end - start);
+  }
+  return "";
+}
+
+// Names of the public members of class Tensor.
+std::set<std::string> public_methods() {
+  const std::string text = header();
+  const size_t body = text.find("public:", text.find("class Tensor {")), end = text.find("private:", body);
+  REQUIRE(end != std::string::npos);
+  std::set<std::string> names;
+  std::string statement;
+  int braces = 0;
+  for (size_t i = body + std::string("public:").size(); i < end; i++) {
+    const char c = text[i];
+    if (c == '{') braces++;
+    if (braces == 0 && c != ';') statement += c;
+    if (c == '}') braces--;
+    // A body ends a statement; braces of default arguments are inside parentheses and end nothing.
+    const bool inside = std::count(statement.begin(), statement.end(), '(') != std::count(statement.begin(), statement.end(), ')');
+    if (inside || braces > 0 || (c != ';' && c != '}')) continue;
+    const std::string name = declared_name(statement);
+    if (!name.empty()) names.insert(name);
+    statement.clear();
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every public method of Tensor has a row") {
+  std::set<std::string> covered;
+  for (const Row& row : all_rows())
+    for (const std::string& method : row.methods()) covered.insert(method);
+  const std::set<std::string> methods = public_methods();
+  REQUIRE(methods.size() > 150);
+  for (const std::string& method : methods) {
+    const bool is_exempt = kExempt.contains(method);
+    INFO(method, " has no row in test/ops, or has one and is exempt");
+    CHECK(covered.contains(method) != is_exempt);
+  }
+}
+
+TEST_CASE("rows and exempt names are of methods that exist") {
+  const std::set<std::string> methods = public_methods();
+  for (const auto& [name, reason] : kExempt) {
+    INFO(name);
+    CHECK(methods.contains(name));
+  }
+  std::set<std::string> names;
+  for (const Row& row : all_rows()) {
+    INFO(row.name);
+    CHECK(names.insert(row.name).second);
+    for (const std::string& method : row.methods()) CHECK(methods.contains(method));
+  }
+}
