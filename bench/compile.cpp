@@ -1,13 +1,14 @@
-// Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224), without any cache: what a first run costs before
-// the machine-code compiler starts. Every distinct kernel is lowered once, as the engine does.
-#include <benchmark/benchmark.h>
-
-#include <unordered_set>
-
+// Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224), without any cache: what a
+// first run costs before the machine-code compiler starts. Every distinct kernel is lowered once, as the
+// engine does.
 #include "codegen/lower.h"
 #include "renderer/llvm.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
+
+#include <benchmark/benchmark.h>
+
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 Tensor weights(const Shape& s) { return Tensor::empty(s, {.dtype = DType::Float32, .device = "NULL"}); }
 
 Tensor conv_bn(const Tensor& x, int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  const Tensor y = x.conv2d(weights({out, in, kernel, kernel}), std::nullopt, {.stride = stride, .padding = kernel / 2});
+  const Tensor y =
+      x.conv2d(weights({out, in, kernel, kernel}), std::nullopt, {.stride = stride, .padding = kernel / 2});
   return y.batchnorm(weights({out}), weights({out}), weights({out}), (weights({out}) + 1e-5).rsqrt());
 }
 
@@ -25,7 +27,8 @@ Tensor block(const Tensor& x, int64_t in, int64_t out, int64_t stride) {
 }
 
 UOp resnet18() {
-  Tensor x = conv_bn(weights({1, 3, 224, 224}), 3, 64, 7, 2).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
+  Tensor x =
+      conv_bn(weights({1, 3, 224, 224}), 3, 64, 7, 2).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
   int64_t in = 64;
   for (int64_t out : {64, 128, 256, 512}) {
     x = block(x, in, out, out == 64 ? 1 : 2);

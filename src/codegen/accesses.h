@@ -1,21 +1,22 @@
 // The memory accesses of a kernel body, as optimiser decisions see them.
 #pragma once
+#include "uop/uop.h"
+
 #include <optional>
 #include <vector>
-
-#include "uop/uop.h"
 
 namespace lathe {
 
 struct Access {
-  UOp index;       // flat element index, without its gate
+  UOp index;  // flat element index, without its gate
   DType dtype;
   bool is_store;
-  double trips;    // how often it runs: product of the sizes of the loops around it
+  double trips;  // how often it runs: product of the sizes of the loops around it
 };
 std::vector<Access> kernel_accesses(const UOp& body);
 
-// Elements the index moves by for one step of `r`; 0 when it does not depend on it, nothing when it is not linear in it.
+// Elements the index moves by for one step of `r`; 0 when it does not depend on it, nothing when it is not
+// linear in it.
 std::optional<int64_t> stride_of(const Access& a, const UOp& r);
 
 }  // namespace lathe

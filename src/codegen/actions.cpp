@@ -1,11 +1,11 @@
 #include "codegen/actions.h"
 
+#include "codegen/stage.h"
+#include "uop/arg_names.h"
+
 #include <algorithm>
 #include <charconv>
 #include <unordered_map>
-
-#include "codegen/stage.h"
-#include "uop/arg_names.h"
 
 namespace lathe {
 namespace {
@@ -31,7 +31,8 @@ UOp split_axis(const UOp& body, const UOp& r, int64_t amount, AxisType type, boo
     return change_ranges(body, {change});
   }
   const UOp outer = range(inner_is_new ? size / amount : amount, id, inner_is_new ? r.range().type : type);
-  const UOp inner = range(inner_is_new ? amount : size / amount, id + 1, inner_is_new ? type : r.range().type);
+  const UOp inner =
+      range(inner_is_new ? amount : size / amount, id + 1, inner_is_new ? type : r.range().type);
   change.to = outer * inner.src(0).value().as_i64() + inner;
   change.loops = {outer, inner};
   return change_ranges(body, {change});
@@ -53,7 +54,8 @@ void check_vector(const UOp& body, const UOp& r, const Action& a) {
 UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
   if (a.amount < 0 || static_cast<size_t>(a.amount) >= axes.size()) illegal(a, "no such axis");
   const UOp &x = axes[static_cast<size_t>(a.axis)], &y = axes[static_cast<size_t>(a.amount)];
-  if (!is_output(x.range().type) || !is_output(y.range().type)) illegal(a, "only output loops can be swapped");
+  if (!is_output(x.range().type) || !is_output(y.range().type))
+    illegal(a, "only output loops can be swapped");
   std::vector<std::pair<UOp, UOp>> map;
   for (const UOp& u : body.srcs()) {
     if (u.op() != Op::End) continue;
@@ -142,7 +144,8 @@ UOp apply_action(const UOp& body, const Action& a) {
       if (amount > kMaxUnroll) illegal(a, "more than 32");
       return record(split_axis(body, r, amount, AxisType::Unroll, true), a);
     case ActionKind::Vector:
-      if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce)) illegal(a, "not a plain loop");
+      if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce))
+        illegal(a, "not a plain loop");
       if (amount > kMaxLanes) illegal(a, "more than 128 lanes");
       check_vector(body, r, a);
       return record(split_axis(body, r, amount, AxisType::Vector, true), a);

@@ -10,16 +10,16 @@
 //
 // A schedule is a list of actions; `print_actions` and `parse_actions` round-trip.
 #pragma once
-#include <string>
-#include <vector>
-
 #include "base/result.h"
 #include "uop/uop.h"
 
+#include <string>
+#include <vector>
+
 namespace lathe {
 
-// Ranges of a kernel body: output loops from the outside in, then the loops of each reduction in the order they appear.
-// Actions name axes by their position here.
+// Ranges of a kernel body: output loops from the outside in, then the loops of each reduction in the order
+// they appear. Actions name axes by their position here.
 std::vector<UOp> kernel_axes(const UOp& body);
 
 // The body after one action. UserError (Runtime) when the action is illegal; the body is unchanged then.
@@ -28,7 +28,7 @@ UOp apply_action(const UOp& body, const Action& action);
 // Replaces Ranges by expressions over new ranges, also in the lists of End and Reduce.
 struct RangeChange {
   UOp from;
-  UOp to;                 // an expression over `loops`
+  UOp to;                  // an expression over `loops`
   std::vector<UOp> loops;  // what takes the place of `from` in range lists, from the outside in
 };
 UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes);

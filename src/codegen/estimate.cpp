@@ -21,7 +21,8 @@ Estimate estimate(const UOp& body) {
     if (u.op() == Op::Load || u.op() == Op::Store) {
       const UOp& address = u.src(0);
       if (address.op() == Op::Index && address.src(0).op() == Op::Param)
-        touched[{address.src(0).node(), u.op()}] += trips_of(u) * static_cast<double>(item_size(address.dtype()));
+        touched[{address.src(0).node(), u.op()}] +=
+            trips_of(u) * static_cast<double>(item_size(address.dtype()));
     } else if (u.op() == Op::Reduce) {
       out.flops += trips_of(u.src(0));
     } else if (is_alu(u.op()) && !is_weak(u.dtype()) && !is_bool(u.dtype())) {

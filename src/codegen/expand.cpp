@@ -29,7 +29,8 @@ UOp at_values(const UOp& u, std::span<const UOp> ranges, std::span<const int64_t
   return it == done.end() ? u : it->second;
 }
 
-void for_each_combination(std::span<const UOp> ranges, const std::function<void(std::span<const int64_t>)>& f) {
+void for_each_combination(std::span<const UOp> ranges,
+                          const std::function<void(std::span<const int64_t>)>& f) {
   std::vector<int64_t> values(ranges.size(), 0);
   for (;;) {
     f(values);
@@ -44,10 +45,12 @@ UOp expand_upcasts(const UOp& body) {
   for (const UOp& e : body.srcs()) {
     if (e.op() != Op::End) continue;
     std::vector<UOp> upcasts, rest;
-    for (const UOp& r : e.srcs().subspan(1)) (r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
+    for (const UOp& r : e.srcs().subspan(1))
+      (r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
     if (upcasts.empty()) continue;
     std::vector<UOp> copies;
-    for_each_combination(upcasts, [&](std::span<const int64_t> v) { copies.push_back(at_values(e.src(0), upcasts, v)); });
+    for_each_combination(
+        upcasts, [&](std::span<const int64_t> v) { copies.push_back(at_values(e.src(0), upcasts, v)); });
     UOp group = UOp::make(Op::Group, DType::Void, copies);
     if (!rest.empty()) {
       rest.insert(rest.begin(), group);

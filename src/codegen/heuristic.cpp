@@ -1,17 +1,17 @@
 #include "codegen/heuristic.h"
 
-#include <algorithm>
-
 #include "base/knobs.h"
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/merge_ranges.h"
 #include "codegen/stage.h"
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
-constexpr int kMaxCopies = 64;          // of the innermost expression, over upcasts and unrolls: bounds code size
+constexpr int kMaxCopies = 64;  // of the innermost expression, over upcasts and unrolls: bounds code size
 constexpr double kThreadWork = 1 << 15;  // loop trips below which a second thread costs more than it brings
 
 int64_t size_of(const UOp& r) { return r.src(0).is_const() ? r.src(0).value().as_i64() : 0; }
@@ -23,8 +23,8 @@ int64_t divisor(int64_t size, int64_t most) {
   return 0;
 }
 
-// The divisor of `size` up to `most` that does most work an instruction, or 0. A vector that fills no power of two is loaded and
-// stored in pieces, which costs about one and a half registers more.
+// The divisor of `size` up to `most` that does most work an instruction, or 0. A vector that fills no power
+// of two is loaded and stored in pieces, which costs about one and a half registers more.
 int64_t best_lanes(int64_t size, int64_t most, int64_t per_register) {
   int64_t best = 0;
   double best_value = 0;
@@ -63,10 +63,12 @@ class Heuristic {
 
   // Applies an action to the axis with this range id; returns the id of the outer loop that is left, or -1.
   int apply(ActionKind kind, int id, int64_t amount) {
-    const auto at = std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; });
+    const auto at =
+        std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; });
     CHECK(at != axes_.end(), "heuristic lost axis {}", id);
     const int rest = size_of(*at) == amount ? -1 : next_range_id(body_);
-    body_ = apply_action(body_, {kind, static_cast<int32_t>(at - axes_.begin()), static_cast<int32_t>(amount)});
+    body_ =
+        apply_action(body_, {kind, static_cast<int32_t>(at - axes_.begin()), static_cast<int32_t>(amount)});
     refresh();
     return rest;
   }
@@ -86,7 +88,8 @@ class Heuristic {
     return score;
   }
 
-  // A reduction whose value holds another reduction, or one that sits in the value of another, keeps plain loops.
+  // A reduction whose value holds another reduction, or one that sits in the value of another, keeps plain
+  // loops.
   bool in_nested_reduce(const UOp& r) const {
     for (const UOp& u : toposort(body_)) {
       if (u.op() != Op::Reduce) continue;
@@ -146,13 +149,15 @@ class Heuristic {
   // Output loops that repeat loads become register tiles: the loads are shared by the copies.
   void choose_tile() {
     if (!vectorised_ || std::none_of(axes_.begin(), axes_.end(), is_reduce_like)) return;
-    int64_t budget = on_reduce_ ? 16 : std::max<int64_t>(1, (target_.vector_registers - 8) / lanes_per_vector_);
+    int64_t budget =
+        on_reduce_ ? 16 : std::max<int64_t>(1, (target_.vector_registers - 8) / lanes_per_vector_);
     const int rounds = on_reduce_ ? 2 : 1;
     for (int round = 0; round < rounds; round++) {
       const UOp* best = nullptr;
       double best_reuse = 0;
       for (const UOp& r : axes_)
-        if (is_output(r) && size_of(r) > 1 && reuse(r) > best_reuse && r.range().id != vector_loop_ && r.range().id != tile_loop_) {
+        if (is_output(r) && size_of(r) > 1 && reuse(r) > best_reuse && r.range().id != vector_loop_ &&
+            r.range().id != tile_loop_) {
           best = &r;
           best_reuse = reuse(r);
         }
@@ -191,7 +196,8 @@ class Heuristic {
   void order_loops() {
     if (on_reduce_ || vector_loop_ < 0 || tile_loop_ < 0) return;
     const auto position = [&](int id) {
-      return std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; }) - axes_.begin();
+      return std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; }) -
+             axes_.begin();
     };
     const auto v = position(vector_loop_), t = position(tile_loop_);
     if (v > t) {
@@ -215,15 +221,16 @@ class Heuristic {
     }
   }
 
-  // A panel that many steps of the tile loop read, and that fits half of the second cache, is packed: its rows are far apart in
-  // memory and would fall into few sets of the caches.
+  // A panel that many steps of the tile loop read, and that fits half of the second cache, is packed: its
+  // rows are far apart in memory and would fall into few sets of the caches.
   void stage_panels() {
     if (on_reduce_ || tile_loop_ < 0) return;
     constexpr double kMinUses = 8;
     const std::vector<UOp> loads = stageable_loads(body_);
     for (size_t i = 0; i < loads.size(); i++) {
       const StagePlan plan = plan_stage(body_, loads[i]);
-      if (plan.bytes < target_.l1d_bytes / 2 || plan.bytes > target_.l2_bytes / 2 || plan.uses < kMinUses) continue;
+      if (plan.bytes < target_.l1d_bytes / 2 || plan.bytes > target_.l2_bytes / 2 || plan.uses < kMinUses)
+        continue;
       if (!moves_lanes(loads[i])) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       return;

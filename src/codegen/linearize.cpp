@@ -72,14 +72,16 @@ class Linearizer {
       const bool fresh = end_of_.emplace(loop, e).second;
       CHECK(fresh, "a Range is closed twice");
     }
-    // below[i]: the Ends that node i depends on, as a sorted set; only sets that matter are kept small by sharing.
+    // below[i]: the Ends that node i depends on, as a sorted set; only sets that matter are kept small by
+    // sharing.
     std::vector<std::vector<size_t>> below(order_.size());
     for (size_t i = 0; i < order_.size(); i++) {
       std::vector<size_t>& mine = below[i];
       for (const UOp& s : order_[i].srcs()) {
         const size_t p = position_.at(s.node());
         std::vector<size_t> merged;
-        std::set_union(mine.begin(), mine.end(), below[p].begin(), below[p].end(), std::back_inserter(merged));
+        std::set_union(mine.begin(), mine.end(), below[p].begin(), below[p].end(),
+                       std::back_inserter(merged));
         mine = std::move(merged);
       }
       if (order_[i].op() != Op::End) continue;
@@ -120,7 +122,8 @@ class Linearizer {
       const bool inside = std::all_of(around.begin(), around.end(), [&](const Node* r) {
         return std::find(stack_.begin(), stack_.end(), r) != stack_.end();
       });
-      const bool here = stack_.empty() || std::find(around.begin(), around.end(), stack_.back()) != around.end();
+      const bool here =
+          stack_.empty() || std::find(around.begin(), around.end(), stack_.back()) != around.end();
       if (!inside || !here) continue;
       loops_.erase(i);
       stack_.push_back(order_[i].node());

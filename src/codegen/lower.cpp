@@ -1,7 +1,5 @@
 #include "codegen/lower.h"
 
-#include <algorithm>
-
 #include "base/knobs.h"
 #include "base/log.h"
 #include "codegen/actions.h"
@@ -21,6 +19,8 @@
 #include "uop/print.h"
 #include "uop/simplify.h"
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
@@ -35,11 +35,13 @@ UOp threads_to_core_id(const UOp& body) {
 }
 
 constexpr Pass kPasses[] = {
-    {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); }, SpecLevel::Kernel},
+    {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); },
+     SpecLevel::Kernel},
     {"expand_upcasts", [](const UOp& u, const Target&) { return expand_upcasts(u); }, SpecLevel::Kernel},
     // Copies have constants where they had ranges, so indices fold again.
     {"simplify", [](const UOp& u, const Target&) { return simplify_gates(simplify(u)); }, SpecLevel::Kernel},
-    // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a lane.
+    // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a
+    // lane.
     {"move_gates", move_gates, SpecLevel::Kernel},
     {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
@@ -63,7 +65,8 @@ Color axis_color(AxisType t) {
   }
 }
 
-// "r_2_64x1024_8u_32v": r where something is reduced, e otherwise; then the axes, letters for those that are no plain loops.
+// "r_2_64x1024_8u_32v": r where something is reduced, e otherwise; then the axes, letters for those that are
+// no plain loops.
 void name_kernel(const UOp& body, LoweredKernel& out) {
   const std::vector<UOp> axes = kernel_axes(body);
   const bool reduces = std::any_of(axes.begin(), axes.end(), [](const UOp& r) {

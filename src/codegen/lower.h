@@ -1,11 +1,11 @@
 // A kernel body to the linear program of a target.
 #pragma once
-#include <string>
-#include <vector>
-
 #include "codegen/estimate.h"
 #include "renderer/target.h"
 #include "uop/uop.h"
+
+#include <string>
+#include <vector>
 
 namespace lathe {
 

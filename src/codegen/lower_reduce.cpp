@@ -1,12 +1,12 @@
 #include "codegen/lower_reduce.h"
 
+#include "codegen/actions.h"
+#include "codegen/expand.h"
+
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
-
-#include "codegen/actions.h"
-#include "codegen/expand.h"
 
 namespace lathe {
 namespace {
@@ -73,7 +73,8 @@ class ReduceLowering {
     std::vector<UOp> members;
   };
 
-  // From the outside in: unrolled steps of an outer reduction then hold copies of an inner Reduce, which share one loop.
+  // From the outside in: unrolled steps of an outer reduction then hold copies of an inner Reduce, which
+  // share one loop.
   static std::vector<UOp> outermost_reduces(const UOp& body) {
     std::vector<UOp> out;
     std::unordered_set<const Node*> below;  // nodes under a Reduce
@@ -146,8 +147,8 @@ class ReduceLowering {
     UOp value;          // the result, where no loop and no memory is needed
   };
 
-  Accumulator accumulate(const UOp& m, const UOp& value, const std::vector<UOp>& loops, const std::vector<UOp>& unrolls,
-                         std::vector<UOp>& steps) {
+  Accumulator accumulate(const UOp& m, const UOp& value, const std::vector<UOp>& loops,
+                         const std::vector<UOp>& unrolls, std::vector<UOp>& steps) {
     const Op op = m.arg_as<ReduceArg>().op;
     Accumulator acc;
     const std::vector<UOp> folded = of_type(m.srcs().subspan(1), AxisType::Vector);

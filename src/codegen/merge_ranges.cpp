@@ -1,10 +1,10 @@
 #include "codegen/merge_ranges.h"
 
-#include <algorithm>
-
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "uop/simplify.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {

@@ -1,9 +1,9 @@
 #include "codegen/stage.h"
 
-#include <algorithm>
-
 #include "codegen/actions.h"
 #include "codegen/expand.h"
+
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -65,7 +65,8 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
 
 UOp stage_load(const UOp& body, int access) {
   const std::vector<UOp> loads = stageable_loads(body);
-  if (access < 0 || static_cast<size_t>(access) >= loads.size()) user_runtime_error("Stage({}, 0): no such load", access);
+  if (access < 0 || static_cast<size_t>(access) >= loads.size())
+    user_runtime_error("Stage({}, 0): no such load", access);
   const UOp& load = loads[static_cast<size_t>(access)];
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);

@@ -4,8 +4,9 @@
 
 namespace lathe {
 
-// Load number `access` (its position among the Loads of kernel_accesses) reads from a scratch copy of what the loops inside its
-// outermost ones touch; the copy is made once for each step of those outer loops. UserError (Runtime) where that is illegal.
+// Load number `access` (its position among the Loads of kernel_accesses) reads from a scratch copy of what
+// the loops inside its outermost ones touch; the copy is made once for each step of those outer loops.
+// UserError (Runtime) where that is illegal.
 UOp stage_load(const UOp& body, int access);
 
 // Bytes of that copy, and how many loop steps share one; {0, 0} where staging is illegal.

@@ -46,11 +46,13 @@ class Vectorizer {
       for (int64_t i = 0; i < u.src(0).value().as_i64(); i++) lanes.push_back(constant(Scalar(i)));
       return stack(lanes);
     }
-    if (u.op() == Op::Index && (u.src(0).op() == Op::Param || u.src(0).op() == Op::Buffer || u.src(0).op() == Op::After))
+    if (u.op() == Op::Index &&
+        (u.src(0).op() == Op::Param || u.src(0).op() == Op::Buffer || u.src(0).op() == Op::After))
       return visit_access(u);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
-      if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector)) srcs.push_back(of(s));
+      if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector))
+        srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
     if (u.op() == Op::Load && srcs.size() == 3) srcs[0] = with_lanes_of(srcs[0], srcs[2]);
     return u.with_srcs({srcs.data(), srcs.size()});

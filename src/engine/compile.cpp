@@ -1,8 +1,5 @@
 #include "engine/compile.h"
 
-#include <mutex>
-#include <unordered_map>
-
 #include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
@@ -11,13 +8,17 @@
 #include "engine/counters.h"
 #include "uop/print.h"
 
+#include <mutex>
+#include <unordered_map>
+
 namespace lathe {
 namespace {
 
 // Everything that changes the program: the body, the device and the knobs that lowering reads.
 Hash128 cache_key(const UOp& body, const Device& device) {
   std::string key = device.name();
-  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT}) key += fmt::format(":{}", knob(k));
+  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT})
+    key += fmt::format(":{}", knob(k));
   for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT}) key += ":" + knob_str(k);
   return hash_text(key, body.hash());
 }
@@ -25,14 +26,14 @@ Hash128 cache_key(const UOp& body, const Device& device) {
 void show(const LoweredKernel& k, const std::string& source) {
   if (knob(Knob::DEBUG) >= 3 && !k.actions.empty()) debug_line("{}: {}", k.name, print_actions(k.actions));
   if (knob(Knob::DEBUG) >= 4) debug_line("{}", source);
-  if (knob(Knob::DEBUG) >= 5)
-    debug_line("{}", print_list(k.linear));
+  if (knob(Knob::DEBUG) >= 5) debug_line("{}", print_list(k.linear));
 }
 
 std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   const double start = now_seconds();
   const LoweredKernel lowered = lower(body, device.target());
-  ErrorContext context([&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
+  ErrorContext context(
+      [&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
   KernelSource source{lowered.name, {}, lowered.linear};
   if (const Renderer* renderer = device.renderer()) {
     Rendered text = renderer->render(lowered.name, lowered.linear);

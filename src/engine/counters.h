@@ -1,8 +1,8 @@
 // What ran so far in this process.
 #pragma once
-#include <cstdint>
-
 #include "base/function_ref.h"
+
+#include <cstdint>
 
 namespace lathe {
 
@@ -12,7 +12,7 @@ struct Counters {
   uint64_t schedules = 0;
   double flops = 0;
   double bytes = 0;
-  double seconds = 0;     // spent in kernels
+  double seconds = 0;  // spent in kernels
 };
 Counters counters();
 void reset_counters();

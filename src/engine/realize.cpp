@@ -1,8 +1,5 @@
 #include "engine/realize.h"
 
-#include <algorithm>
-#include <mutex>
-
 #include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
@@ -10,6 +7,9 @@
 #include "engine/counters.h"
 #include "engine/schedule_cache.h"
 #include "runtime/buffer.h"
+
+#include <algorithm>
+#include <mutex>
 
 namespace lathe {
 namespace {
@@ -26,8 +26,9 @@ Buffer& memory_of(const UOp& buffer) {
 
 void show_launch(const std::string& device_name, const CompiledKernel& k, double seconds, uint64_t number) {
   const double giga = 1e-9 / std::max(seconds, 1e-12);
-  debug_line("{:>5} {:<8} {} {:10.2f} us {:9.2f} GFLOP/s {:8.2f} GB/s", number, device_name, k.colored_name + std::string(k.name.size() < 40 ? 40 - k.name.size() : 0, ' '),
-             seconds * 1e6, k.work.flops * giga, k.work.bytes * giga);
+  debug_line("{:>5} {:<8} {} {:10.2f} us {:9.2f} GFLOP/s {:8.2f} GB/s", number, device_name,
+             k.colored_name + std::string(k.name.size() < 40 ? 40 - k.name.size() : 0, ' '), seconds * 1e6,
+             k.work.flops * giga, k.work.bytes * giga);
 }
 
 void run_kernel(const ScheduledKernel& k) {
@@ -52,7 +53,8 @@ void run_copy(const ScheduledKernel& k) {
   std::vector<std::byte> bytes(from.size());
   from.copy_out(bytes);
   memory_of(k.buffers[0]).copy_in(bytes);
-  if (knob(Knob::DEBUG) >= 2) debug_line("      {:<8} copy {} bytes from {}", k.device, bytes.size(), from.device().name());
+  if (knob(Knob::DEBUG) >= 2)
+    debug_line("      {:<8} copy {} bytes from {}", k.device, bytes.size(), from.device().name());
 }
 
 }  // namespace
@@ -79,7 +81,8 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   return out;
 }
 
-UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType dtype, const std::string& device_name) {
+UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType dtype,
+                     const std::string& device_name) {
   const UOp buffer = new_buffer(shape, dtype, canonical_device_name(device_name));
   CHECK(bytes == bytes_of(buffer), "{} bytes for shape {} of {}", bytes, to_string(shape), dtype_name(dtype));
   if (bytes) memory_of(buffer).copy_in({static_cast<const std::byte*>(data), bytes});
@@ -88,13 +91,16 @@ UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType d
 
 void read_buffer(const UOp& value, void* out, size_t bytes) {
   const auto run = memory_run(value);
-  if (!run || run->storage.op() != Op::Buffer) user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
+  if (!run || run->storage.op() != Op::Buffer)
+    user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
   const auto size = static_cast<size_t>(item_size(value.dtype()));
-  CHECK(bytes == static_cast<size_t>(prod(value.shape()).value()) * size, "reading {} bytes of {}", bytes, to_string(value.shape()));
+  CHECK(bytes == static_cast<size_t>(prod(value.shape()).value()) * size, "reading {} bytes of {}", bytes,
+        to_string(value.shape()));
   if (!bytes) return;
   memory_of(run->storage);
   const auto whole = std::static_pointer_cast<Buffer>(run->storage.param().store->storage);
-  Buffer::view(whole, static_cast<size_t>(run->first) * size, bytes)->copy_out({static_cast<std::byte*>(out), bytes});
+  Buffer::view(whole, static_cast<size_t>(run->first) * size, bytes)
+      ->copy_out({static_cast<std::byte*>(out), bytes});
 }
 
 const std::string& default_device_name() { return default_device().name(); }

@@ -1,14 +1,15 @@
 #include "engine/schedule_cache.h"
 
-#include <unordered_map>
-
 #include "base/flat_map.h"
 #include "base/knobs.h"
+
+#include <unordered_map>
 
 namespace lathe {
 namespace {
 
-// The nodes of a graph in an order that only depends on its structure, and its Buffers in order of appearance.
+// The nodes of a graph in an order that only depends on its structure, and its Buffers in order of
+// appearance.
 struct Structure {
   std::vector<UOp> order;
   std::vector<UOp> buffers;
@@ -115,7 +116,8 @@ Schedule instantiate(const Template& t, const Structure& s) {
     for (uint32_t b : k.buffers) made.buffers.push_back(buffers[b]);
     out.kernels.push_back(std::move(made));
   }
-  for (const Template::Change& c : t.becomes) out.becomes.emplace_back(s.order[c.from], substitute(c.to, map));
+  for (const Template::Change& c : t.becomes)
+    out.becomes.emplace_back(s.order[c.from], substitute(c.to, map));
   return out;
 }
 
@@ -132,7 +134,8 @@ Schedule cached_schedule(std::span<const UOp> roots) {
   const Structure s = structure_of(roots);
   const auto it = cache->find(s.hash);
   last_was_hit = it != cache->end();
-  return instantiate(last_was_hit ? it->second : cache->emplace(s.hash, make_template(s, roots)).first->second, s);
+  return instantiate(
+      last_was_hit ? it->second : cache->emplace(s.hash, make_template(s, roots)).first->second, s);
 }
 
 }  // namespace lathe

@@ -27,7 +27,7 @@ UOp element(const UOp& state, const Coords& coords) {
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
 
-// Values that a reduction without outputs axes may fold to be computed in each of its readers, by each thread
+// Values that a reduction to one value may fold to be computed in each of its readers, by each thread
 // of them: a CPU has few threads, a GPU one for every output.
 int64_t longest_repeated_reduction(const std::string& device) {
   const bool few_threads =

@@ -10,7 +10,7 @@ const UOp& strip_states(const UOp& state) {
 
 bool is_view(const UOp& u) {
   return is_movement(u.op()) || u.op() == Op::Detach ||
-         (u.op() == Op::Bitcast && bit_width(u.dtype()) == bit_width(u.src(0).dtype()));
+         (u.op() == Op::Bitcast && item_size(u.dtype()) == item_size(u.src(0).dtype()));
 }
 
 UOp strip_views(const UOp& u) {

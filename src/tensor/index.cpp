@@ -357,7 +357,8 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
   const Tensor written = g.dims.empty() ? same_type.expand(view.shape()) : merge_selected(view, g, same_type);
   const UOp base = view_base(uop());
   if (is_storage(base) && pads(view.uop(), base)) {
-    // A step that does not divide its axis shows elements that are not in memory: all of the memory is written.
+    // A step that does not divide its axis shows elements that are not in memory: all of the memory is
+    // written.
     const Tensor inside(invert_view(view.uop(), base, written.uop()));
     Tensor(base).write(Tensor(view_mask(view.uop(), base)).where(inside, Tensor(base)).uop(), false);
     return;

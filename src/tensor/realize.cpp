@@ -129,7 +129,8 @@ void run(std::vector<UOp> roots) {
 UOp filled_if_empty(UOp u) {
   for (const SInt& d : u.shape())
     if (d == SInt(0) && !view_base(u).is_const())
-      return broadcast_to(is_weak(u.dtype()) ? weak_literal(0, u.dtype()) : constant(u.dtype(), 0), u.shape());
+      return broadcast_to(is_weak(u.dtype()) ? weak_literal(0, u.dtype()) : constant(u.dtype(), 0),
+                          u.shape());
   return u;
 }
 

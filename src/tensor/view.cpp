@@ -9,7 +9,7 @@ namespace {
 
 bool is_view_op(const UOp& u) {
   return is_movement(u.op()) || u.op() == Op::Detach ||
-         (u.op() == Op::Bitcast && bit_width(u.dtype()) == bit_width(u.src(0).dtype()));
+         (u.op() == Op::Bitcast && item_size(u.dtype()) == item_size(u.src(0).dtype()));
 }
 
 // The ops between base (not included) and view, from the base outwards.
@@ -48,10 +48,7 @@ UOp storage_root(const UOp& storage) {
   return *at;
 }
 
-bool has_buffer_identity(const UOp& u) {
-  const auto run = memory_run(u);
-  return run && run->storage.dtype() == u.dtype();
-}
+bool has_buffer_identity(const UOp& u) { return memory_run(u).has_value(); }
 
 bool repeats_elements(const UOp& view, const UOp& base) {
   for (UOp u = view; !(u == base); u = u.src(0))

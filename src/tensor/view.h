@@ -10,7 +10,8 @@ UOp view_base(const UOp& u);
 bool is_storage(const UOp& base);
 // The Buffer or Param behind a state of memory.
 UOp storage_root(const UOp& storage);
-// True for storage under views that keep its order and leave no gaps: the elements lie in memory in row-major order.
+// True for storage under views that keep its order and leave no gaps: the elements lie in memory in row-major
+// order.
 bool has_buffer_identity(const UOp& u);
 // True when two elements of the view are one element of the base.
 bool repeats_elements(const UOp& view, const UOp& base);

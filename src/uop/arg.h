@@ -1,5 +1,9 @@
 // The payload of a node: a closed variant of named structs.
 #pragma once
+#include "base/hash.h"
+#include "uop/op.h"
+#include "uop/scalar.h"
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -8,10 +12,6 @@
 #include <string>
 #include <variant>
 #include <vector>
-
-#include "base/hash.h"
-#include "uop/op.h"
-#include "uop/scalar.h"
 
 namespace lathe {
 
@@ -57,8 +57,8 @@ struct AxesArg {
   bool operator==(const AxesArg&) const = default;
 };
 
-// What memory a realised Buffer node stands for. Owned by the node, so storage dies with the last use of the node;
-// not part of the node's identity.
+// What memory a realised Buffer node stands for. Owned by the node, so storage dies with the last use of the
+// node; not part of the node's identity.
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -72,11 +72,11 @@ struct ParamArg {
   int64_t slot = 0;  // Param: argument position; Buffer: a process-wide unique id; variable: -1
   DType dtype = DType::Void;
   AddrSpace space = AddrSpace::Global;
-  std::string name;                                    // variables and named arguments
-  std::string device;                                  // "" where no device applies
-  std::optional<std::pair<int64_t, int64_t>> bounds;   // inclusive; variables have them
+  std::string name;                                   // variables and named arguments
+  std::string device;                                 // "" where no device applies
+  std::optional<std::pair<int64_t, int64_t>> bounds;  // inclusive; variables have them
   int64_t multiple_of = 1;
-  std::shared_ptr<StorageSlot> store;                  // Global Buffers only; not compared, not hashed
+  std::shared_ptr<StorageSlot> store;  // Global Buffers only; not compared, not hashed
   bool operator==(const ParamArg& o) const {
     return slot == o.slot && dtype == o.dtype && space == o.space && name == o.name && device == o.device &&
            bounds == o.bounds && multiple_of == o.multiple_of;
@@ -120,7 +120,8 @@ struct StageArg {
   bool operator==(const StageArg&) const = default;
 };
 
-using Arg = std::variant<std::monostate, Scalar, RangeArg, ReduceArg, AxesArg, ParamPtr, KernelPtr, TextArg, DeviceArg, StageArg>;
+using Arg = std::variant<std::monostate, Scalar, RangeArg, ReduceArg, AxesArg, ParamPtr, KernelPtr, TextArg,
+                         DeviceArg, StageArg>;
 
 bool same_arg(const Arg& a, const Arg& b);  // by value, through pointers
 Hash128 hash_arg(const Arg& a, Hash128 seed);

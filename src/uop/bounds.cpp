@@ -1,9 +1,10 @@
-// Inclusive value ranges. Interval arithmetic on integers and booleans; floats only where a rule below says so, else the
-// whole type. A result that could leave its type's range gives the whole range: arithmetic wraps there.
+// Inclusive value ranges. Interval arithmetic on integers and booleans; floats only where a rule below says
+// so, else the whole type. A result that could leave its type's range gives the whole range: arithmetic wraps
+// there.
+#include "uop/uop.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "uop/uop.h"
 
 namespace lathe {
 namespace {
@@ -15,7 +16,8 @@ bool exact(const UOp& u) { return is_int(u.dtype()) || is_bool(u.dtype()); }
 struct Interval {
   int128 lo, hi;
 };
-constexpr int128 kHuge = static_cast<int128>(1) << 124;  // beyond any index; sums and small multiples cannot overflow
+constexpr int128 kHuge = static_cast<int128>(1)
+                         << 124;  // beyond any index; sums and small multiples cannot overflow
 
 Interval interval(const UOp& u) { return {u.bounds().lo.as_int(), u.bounds().hi.as_int()}; }
 
@@ -62,7 +64,8 @@ Bounds of_remainder(Op op, DType d, Interval a, Interval b) {
     const int128 lo = a.lo < 0 ? std::max(-largest, a.lo) : 0, hi = a.hi > 0 ? std::min(largest, a.hi) : 0;
     return fit(d, lo, hi);
   }
-  if (b.lo == b.hi && floor_div(a.lo, b.lo) == floor_div(a.hi, b.lo)) {  // one period: the remainder moves with x
+  if (b.lo == b.hi &&
+      floor_div(a.lo, b.lo) == floor_div(a.hi, b.lo)) {  // one period: the remainder moves with x
     const int128 base = floor_div(a.lo, b.lo) * b.lo;
     return fit(d, a.lo - base, a.hi - base);
   }
@@ -94,8 +97,10 @@ Bounds of_bits(Op op, DType d, Interval a, Interval b) {
 Bounds of_compare(const UOp& u) {
   const Bounds &a = u.src(0).bounds(), &b = u.src(1).bounds();
   const Bounds yes{Scalar(true), Scalar(true)}, no{Scalar(false), Scalar(false)};
-  // NaN is outside every float interval, so a float comparison is only decided between constants (by folding).
-  if (!exact(u.src(0)) || !exact(u.src(1)) || u.src(0).is_invalid() || u.src(1).is_invalid()) return full(DType::Bool);
+  // NaN is outside every float interval, so a float comparison is only decided between constants (by
+  // folding).
+  if (!exact(u.src(0)) || !exact(u.src(1)) || u.src(0).is_invalid() || u.src(1).is_invalid())
+    return full(DType::Bool);
   if (u.op() == Op::CmpLt) {
     if (a.hi.less(b.lo)) return yes;
     if (!a.lo.less(b.hi)) return no;
@@ -121,13 +126,15 @@ Bounds hull(const UOp& u, size_t first) {
   return out;
 }
 
-// Bounds round onto the target's grid. Floats to integers truncate and saturate; integers that would wrap give the range.
+// Bounds round onto the target's grid. Floats to integers truncate and saturate; integers that would wrap
+// give the range.
 Bounds of_cast(const UOp& u) {
   const DType d = u.dtype();
   const UOp& x = u.src(0);
   const Bounds& b = x.bounds();
   if (is_float(d)) return {cast_scalar(b.lo, d), cast_scalar(b.hi, d)};
-  if (is_bool(d)) return exact(x) && (Scalar(0).less(b.lo) || b.hi.less(Scalar(0))) ? Bounds{true, true} : full(d);
+  if (is_bool(d))
+    return exact(x) && (Scalar(0).less(b.lo) || b.hi.less(Scalar(0))) ? Bounds{true, true} : full(d);
   if (is_float(x.dtype())) {
     if (!std::isfinite(b.lo.as_double()) || !std::isfinite(b.hi.as_double())) return full(d);
     return fit(d, b.lo.as_int(), b.hi.as_int());
@@ -175,7 +182,8 @@ Bounds compute(const UOp& u) {
     }
     case Op::Param:
     case Op::Buffer:
-      if (const auto& b = u.param().bounds) return {cast_scalar(b->first, u.dtype()), cast_scalar(b->second, u.dtype())};
+      if (const auto& b = u.param().bounds)
+        return {cast_scalar(b->first, u.dtype()), cast_scalar(b->second, u.dtype())};
       return full(u.dtype());
     case Op::After: return u.src(0).bounds();
     case Op::Index: return u.src(0).bounds();

@@ -1,8 +1,8 @@
 // Builders: the short ways to make nodes.
+#include "uop/uop.h"
+
 #include <algorithm>
 #include <numeric>
-
-#include "uop/uop.h"
 
 namespace lathe {
 
@@ -30,7 +30,9 @@ UOp index(const UOp& x, std::span<const UOp> coords) {
 
 UOp load(const UOp& address) { return UOp::make(Op::Load, {address}); }
 UOp store(const UOp& address, const UOp& value) { return UOp::make(Op::Store, {address, value}); }
-UOp sink(std::span<const UOp> srcs, Arg arg) { return UOp::make(Op::Sink, DType::Void, srcs, std::move(arg)); }
+UOp sink(std::span<const UOp> srcs, Arg arg) {
+  return UOp::make(Op::Sink, DType::Void, srcs, std::move(arg));
+}
 
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device, AddrSpace space) {
   static std::atomic<int64_t> next_slot{0};
@@ -65,7 +67,8 @@ UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) 
   return UOp::make(Op::Param, {shape_node(shape)}, ParamPtr(std::move(arg)));
 }
 
-// ---- movement -------------------------------------------------------------------------------------------------------
+// ---- movement
+// -------------------------------------------------------------------------------------------------------
 
 UOp reshape(const UOp& x, const Shape& s) {
   if (x.shape() == s) return x;
@@ -73,7 +76,8 @@ UOp reshape(const UOp& x, const Shape& s) {
 }
 
 UOp permute(const UOp& x, std::span<const int> order) {
-  CHECK(static_cast<int>(order.size()) == x.ndim(), "permutation of {} axes for shape {}", order.size(), to_string(x.shape()));
+  CHECK(static_cast<int>(order.size()) == x.ndim(), "permutation of {} axes for shape {}", order.size(),
+        to_string(x.shape()));
   bool identity = true;
   for (size_t i = 0; i < order.size(); i++) identity = identity && order[i] == static_cast<int>(i);
   return identity ? x : UOp::make(Op::Permute, {x}, AxesArg(order));
@@ -88,12 +92,13 @@ UOp broadcast_to(const UOp& x, const Shape& s) {
   if (in == s) return x;
   if (in.size() > s.size()) value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
   const size_t lead = s.size() - in.size();
-  Shape grown, kept;            // new axes in front, and what remains of x without the size-1 axes that grow
+  Shape grown, kept;  // new axes in front, and what remains of x without the size-1 axes that grow
   std::vector<int> order(s.size());
   SmallVec<int, 8> grown_axes, kept_axes;
   for (size_t i = 0; i < s.size(); i++) {
     const bool grows = i < lead || (in[i - lead] == SInt(1) && !(s[i] == SInt(1)));
-    if (!grows && !(in[i - lead] == s[i])) value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
+    if (!grows && !(in[i - lead] == s[i]))
+      value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
     (grows ? grown : kept).push_back(s[i]);
     (grows ? grown_axes : kept_axes).push_back(static_cast<int>(i));
   }
@@ -105,20 +110,23 @@ UOp broadcast_to(const UOp& x, const Shape& s) {
 
 UOp pad(const UOp& x, const Shape& before, const Shape& total) {
   const Shape& in = x.shape();
-  CHECK(before.size() == in.size() && total.size() == in.size(), "pad of rank {} for shape {}", before.size(), to_string(in));
+  CHECK(before.size() == in.size() && total.size() == in.size(), "pad of rank {} for shape {}", before.size(),
+        to_string(in));
   if (total == in) return x;
   return UOp::make(Op::Pad, {x, shape_node(before), shape_node(total)});
 }
 
 UOp shrink(const UOp& x, const Shape& offset, const Shape& size) {
   const Shape& in = x.shape();
-  CHECK(offset.size() == in.size() && size.size() == in.size(), "shrink of rank {} for shape {}", offset.size(), to_string(in));
+  CHECK(offset.size() == in.size() && size.size() == in.size(), "shrink of rank {} for shape {}",
+        offset.size(), to_string(in));
   if (size == in) return x;
   return UOp::make(Op::Shrink, {x, shape_node(offset), shape_node(size)});
 }
 
 UOp flip(const UOp& x, std::span<const int> flags) {
-  CHECK(static_cast<int>(flags.size()) == x.ndim(), "flip of rank {} for shape {}", flags.size(), to_string(x.shape()));
+  CHECK(static_cast<int>(flags.size()) == x.ndim(), "flip of rank {} for shape {}", flags.size(),
+        to_string(x.shape()));
   SmallVec<int, 8> useful;
   bool any = false;
   for (size_t i = 0; i < flags.size(); i++) {
@@ -154,7 +162,8 @@ UOp reduce(const UOp& x, Op op, std::span<const int> axes) {
   return reshape(UOp::make(Op::Reduce, {moved}, ReduceArg{op, static_cast<int32_t>(front.size())}), out);
 }
 
-// ---- operators ------------------------------------------------------------------------------------------------------
+// ---- operators
+// ------------------------------------------------------------------------------------------------------
 
 UOp operator+(const UOp& a, const UOp& b) { return alu(Op::Add, {a, b}); }
 UOp operator-(const UOp& a, const UOp& b) { return alu(Op::Add, {a, -b}); }

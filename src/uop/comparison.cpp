@@ -197,8 +197,7 @@ UOp fold_clauses(const UOp& u) {
     if (!redundant) kept.push_back(clause);
   }
   // One order for equal sets of clauses, so that equal gates are one node.
-  std::sort(kept.begin(), kept.end(),
-                   [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
+  std::sort(kept.begin(), kept.end(), [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   const UOp chain = join_operands({kept.data(), kept.size()}, u.op(), absorbing);
   return chain == u ? UOp() : chain;

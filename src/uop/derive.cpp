@@ -10,7 +10,8 @@ namespace {
 Hash128 shape_hash(const Shape& s) {
   Hash128 h{0, s.size()};
   for (const SInt& d : s) {
-    const uint64_t words[4] = {h.lo, h.hi, d.is_const() ? static_cast<uint64_t>(d.value()) : d.uop().hash().lo,
+    const uint64_t words[4] = {h.lo, h.hi,
+                               d.is_const() ? static_cast<uint64_t>(d.value()) : d.uop().hash().lo,
                                d.is_const() ? 0 : d.uop().hash().hi};
     h = hash_bytes(words, sizeof words);
   }
@@ -48,7 +49,9 @@ const Shape* index_shape(std::span<const UOp> srcs) {
 }
 
 const Shape* bitcast_shape(DType to, const UOp& x) {
-  const int from_bits = bit_width(x.dtype()), to_bits = bit_width(to);
+  // Storage counts: a bool takes a byte.
+  const auto bits_of = [](DType d) { return is_bool(d) ? 8 : bit_width(d); };
+  const int from_bits = bits_of(x.dtype()), to_bits = bits_of(to);
   if (from_bits == to_bits) return x.node()->shape;
   Shape s = x.shape();
   if (s.empty()) user_runtime_error("unsupported size in bitcast");
@@ -61,7 +64,8 @@ const Shape* bitcast_shape(DType to, const UOp& x) {
 const Shape* reshape_shape(std::span<const UOp> srcs) {
   Shape out = shape_from_node(srcs[1]);
   for (const SInt& d : out)
-    if (d.is_const() && d.value() < 0) value_error("bad reshape: {} -> {}", to_string(srcs[0].shape()), to_string(out));
+    if (d.is_const() && d.value() < 0)
+      value_error("bad reshape: {} -> {}", to_string(srcs[0].shape()), to_string(out));
   if (!(prod(out) == prod(srcs[0].shape())))
     value_error("size mismatch, can't reshape ({}) -> ({})", to_string(srcs[0].shape()), to_string(out));
   return intern_shape(out);
@@ -99,7 +103,8 @@ const Shape* stage_shape(std::span<const UOp> srcs) {
 const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
   if (!arg.n_axes) return x.node()->shape;
   const Shape& in = x.shape();
-  CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes, to_string(in));
+  CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes,
+        to_string(in));
   Shape out;
   for (size_t i = static_cast<size_t>(arg.n_axes); i < in.size(); i++) out.push_back(in[i]);
   return intern_shape(out);
@@ -140,7 +145,8 @@ DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
       return d;
     }
     case DTypeRule::Bool: return DType::Bool;
-    case DTypeRule::UpperFloat: return srcs[0].is_invalid() ? DType::Bool : least_upper_float(srcs[0].dtype());
+    case DTypeRule::UpperFloat:
+      return srcs[0].is_invalid() ? DType::Bool : least_upper_float(srcs[0].dtype());
     case DTypeRule::Branches:
       if (srcs[1].is_invalid()) return srcs[2].dtype();
       if (srcs[2].is_invalid()) return srcs[1].dtype();
@@ -188,7 +194,8 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
 const std::string* derive_device(Op op, std::span<const UOp> srcs, const Arg& arg) {
   static const std::string* const none = intern_device("");
   if (op == Op::Copy) return intern_device(*std::get<DeviceArg>(arg).device);
-  if (const auto* p = std::get_if<ParamPtr>(&arg)) return (*p)->device.empty() ? none : intern_device((*p)->device);
+  if (const auto* p = std::get_if<ParamPtr>(&arg))
+    return (*p)->device.empty() ? none : intern_device((*p)->device);
   for (const UOp& s : srcs)
     if (!s.device().empty()) return s.node()->device;
   return none;

@@ -1,9 +1,9 @@
 // Facts that follow from (op, sources, arg): computed once, when a node is made.
 #pragma once
+#include "uop/uop.h"
+
 #include <span>
 #include <string>
-
-#include "uop/uop.h"
 
 namespace lathe {
 

@@ -7,7 +7,8 @@
 namespace lathe {
 
 // The order is the tie-breaking order of the promotion lattice (least element first).
-// WeakInt and WeakFloat are the types of literals: they take the type of their neighbour and never get storage.
+// WeakInt and WeakFloat are the types of literals: they take the type of their neighbour and never get
+// storage.
 enum class DType : uint8_t {
   Void,
   Bool,
@@ -44,8 +45,8 @@ std::string_view dtype_full_name(DType d);
 // Accepts names and aliases, case-insensitive.
 std::optional<DType> parse_dtype(std::string_view text);
 
-int bit_width(DType d);           // 1 for bool, 800 for weak types, 0 for void
-int64_t item_size(DType d);       // bytes in storage; throws TypeError-kind UserError for weak types and void
+int bit_width(DType d);      // 1 for bool, 800 for weak types, 0 for void
+int64_t item_size(DType d);  // bytes in storage; throws TypeError-kind UserError for weak types and void
 FloatFormat float_format(DType d);
 
 constexpr bool is_weak(DType d) { return d == DType::WeakInt || d == DType::WeakFloat; }
@@ -58,11 +59,13 @@ constexpr bool is_unsigned(DType d) {
 constexpr bool is_signed_int(DType d) { return is_int(d) && !is_unsigned(d); }
 constexpr bool is_fp8(DType d) { return d >= DType::Fp8E4M3 && d <= DType::Fp8E5M2Fnuz; }
 
-// Least type above both in the lattice (bool → weakint → ints → weakfloat → fp8 → {half, bfloat16} → float → double).
+// Least type above both in the lattice (bool → weakint → ints → weakfloat → fp8 → {half, bfloat16} → float →
+// double).
 DType join(DType a, DType b);
 // weakint → default int, weakfloat → default float, everything else itself.
 DType strong(DType d);
-// The float type a transcendental of `d` is computed in: weakint → weakfloat, floats → themselves, ints → join with the default float.
+// The float type a transcendental of `d` is computed in: weakint → weakfloat, floats → themselves, ints →
+// join with the default float.
 DType least_upper_float(DType d);
 // Accumulator of a sum: unsigned → join(uint32), int and bool → join(int32), floats → join(SUM_DTYPE).
 DType sum_dtype(DType d);

@@ -14,7 +14,8 @@ bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid(
 
 // Ops whose sources are evaluated in another scope than the node's own, or are addresses and gates of their
 // own.
-constexpr OpSet kScopes = {Op::Index, Op::Load, Op::Reduce, Op::Stage, Op::End, Op::Store, Op::Call, Op::Sink};
+constexpr OpSet kScopes = {Op::Index, Op::Load,  Op::Reduce, Op::Stage,
+                           Op::End,   Op::Store, Op::Call,   Op::Sink};
 
 // `u` with `node` replaced, not looking into kScopes. `u` itself when `node` is not there.
 UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {

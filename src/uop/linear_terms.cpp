@@ -109,7 +109,7 @@ bool LinearSum::add_scaled(const UOp& u, int128 factor) {
 
 void LinearSum::normalize() {
   std::sort(terms.begin(), terms.end(),
-                   [](const Term& a, const Term& b) { return structurally_before(a.base, b.base); });
+            [](const Term& a, const Term& b) { return structurally_before(a.base, b.base); });
   size_t n = 0;
   for (size_t i = 0; i < terms.size();) {
     int128 factor = 0;

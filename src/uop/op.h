@@ -54,13 +54,14 @@ struct OpInfo {
   int8_t arity;  // -1 = any
   uint32_t flags;
   DTypeRule dtype_rule;
-  std::string_view fold;       // name in eval.cpp, "none" where constants do not fold
-  std::string_view spelling;   // C text, "" where renderers need their own rule
+  std::string_view fold;      // name in eval.cpp, "none" where constants do not fold
+  std::string_view spelling;  // C text, "" where renderers need their own rule
   std::string_view doc;
 };
 
 inline constexpr OpInfo kOpTable[kNumOps] = {
-#define OP(name, arity, flags, rule, fold, spelling, doc) {#name, arity, (flags), DTypeRule::rule, #fold, spelling, doc},
+#define OP(name, arity, flags, rule, fold, spelling, doc) \
+  {#name, arity, (flags), DTypeRule::rule, #fold, spelling, doc},
 #include "uop/ops.def"
 #undef OP
 };
@@ -79,7 +80,9 @@ struct OpSet {
   constexpr OpSet(std::initializer_list<Op> ops) {
     for (Op op : ops) insert(op);
   }
-  constexpr void insert(Op op) { words[static_cast<int>(op) >> 6] |= uint64_t{1} << (static_cast<int>(op) & 63); }
+  constexpr void insert(Op op) {
+    words[static_cast<int>(op) >> 6] |= uint64_t{1} << (static_cast<int>(op) & 63);
+  }
   constexpr bool contains(Op op) const {
     return (words[static_cast<int>(op) >> 6] >> (static_cast<int>(op) & 63)) & 1;
   }
@@ -90,7 +93,9 @@ struct OpSet {
     r.words[1] |= o.words[1];
     return r;
   }
-  constexpr bool intersects(const OpSet& o) const { return (words[0] & o.words[0]) || (words[1] & o.words[1]); }
+  constexpr bool intersects(const OpSet& o) const {
+    return (words[0] & o.words[0]) || (words[1] & o.words[1]);
+  }
   constexpr bool operator==(const OpSet&) const = default;
 };
 constexpr OpSet ops_with(uint32_t flags) {

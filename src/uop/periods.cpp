@@ -1,9 +1,9 @@
 #include "uop/periods.h"
 
+#include "uop/linear_terms.h"
+
 #include <algorithm>
 #include <unordered_map>
-
-#include "uop/linear_terms.h"
 
 namespace lathe {
 namespace {
@@ -54,8 +54,8 @@ std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
   return Period{clause, k.to_uop(), value + constant(Scalar(-base))};
 }
 
-// `value` with what the clauses imply. An address that changes is right only where they hold, so it takes them into its
-// gate: the load runs whatever the selection around it says.
+// `value` with what the clauses imply. An address that changes is right only where they hold, so it takes
+// them into its gate: the load runs whatever the selection around it says.
 UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, const UOp& gate) {
   std::unordered_map<const Node*, UOp> done;
   for (const auto& [from, to] : by) done.emplace(from.node(), to);

@@ -58,7 +58,8 @@ std::optional<Selection> selection_of(const UOp& u) {
   if (at.op() == Op::Cast) {
     s = {split_operands(at.src(0), Op::And), constant(at.dtype(), Scalar(1)), zero_of(at.dtype())};
   } else if (at.op() == Op::Where && !at.src(1).is_invalid() && !at.src(2).is_invalid()) {
-    if (is_zero(at.src(1)) && !is_zero(at.src(2))) {
+    // The opposite of a conjunction is none; it stays as it is, with 0 where it holds.
+    if (is_zero(at.src(1)) && !is_zero(at.src(2)) && at.src(0).op() != Op::And) {
       for (const UOp& c : split_operands(at.src(0), Op::Or)) s.clauses.push_back(opposite(c));
       s.yes = at.src(2);
       s.no = at.src(1);
@@ -351,8 +352,8 @@ UOp split_sum(const Match& m) {
 }
 
 // ---- nested reductions
-// One reduction over all ranges folds the same values, in another order. An inner result that does not depend on some outer range
-// stays: it is computed once.
+// One reduction over all ranges folds the same values, in another order. An inner result that does not depend
+// on some outer range stays: it is computed once.
 UOp flatten_nested(const Match& m) {
   const UOp& u = m.root();
   const ReduceArg arg = u.arg_as<ReduceArg>();

@@ -1,10 +1,10 @@
 // One compile-time value: a bool, an exact integer, a double or Invalid.
 #pragma once
-#include <cstdint>
-#include <string>
-
 #include "base/hash.h"
 #include "uop/dtype.h"
+
+#include <cstdint>
+#include <string>
 
 namespace lathe {
 
@@ -17,13 +17,13 @@ class Scalar {
   enum class Kind : uint8_t { Bool, Int, Float, Invalid };
 
   Scalar() : Scalar(false) {}
-  Scalar(bool v) : kind_(Kind::Bool), lo_(v), hi_(0) {}                      // NOLINT(google-explicit-constructor)
-  Scalar(int v) : Scalar(static_cast<int128>(v)) {}                          // NOLINT(google-explicit-constructor)
-  Scalar(int64_t v) : Scalar(static_cast<int128>(v)) {}                      // NOLINT(google-explicit-constructor)
-  Scalar(uint64_t v) : Scalar(static_cast<int128>(v)) {}                     // NOLINT(google-explicit-constructor)
-  Scalar(int128 v)                                                           // NOLINT(google-explicit-constructor)
+  Scalar(bool v) : kind_(Kind::Bool), lo_(v), hi_(0) {}   // NOLINT(google-explicit-constructor)
+  Scalar(int v) : Scalar(static_cast<int128>(v)) {}       // NOLINT(google-explicit-constructor)
+  Scalar(int64_t v) : Scalar(static_cast<int128>(v)) {}   // NOLINT(google-explicit-constructor)
+  Scalar(uint64_t v) : Scalar(static_cast<int128>(v)) {}  // NOLINT(google-explicit-constructor)
+  Scalar(int128 v)                                        // NOLINT(google-explicit-constructor)
       : kind_(Kind::Int), lo_(static_cast<uint64_t>(v)), hi_(static_cast<int64_t>(v >> 64)) {}
-  Scalar(double v);                                                          // NOLINT(google-explicit-constructor)
+  Scalar(double v);  // NOLINT(google-explicit-constructor)
   static Scalar invalid();
 
   Kind kind() const { return kind_; }
@@ -45,8 +45,8 @@ class Scalar {
   bool less(const Scalar& o) const;
 
   Hash128 hash() const;
-  // "3", "-1.5", "inf", "nan", "true", "Invalid": shortest text that parses back to the same value; floats always
-  // carry a point, an exponent or a name.
+  // "3", "-1.5", "inf", "nan", "true", "Invalid": shortest text that parses back to the same value; floats
+  // always carry a point, an exponent or a name.
   std::string to_string() const;
 
  private:
@@ -55,19 +55,21 @@ class Scalar {
   int64_t hi_;
 };
 
-// Smallest and largest value of a type (-inf/inf for floats; weakint: the int128 range stands for its 800 bits).
+// Smallest and largest value of a type (-inf/inf for floats; weakint: the int128 range stands for its 800
+// bits).
 Scalar min_value(DType d);
 Scalar max_value(DType d);
 // The kind of a bare literal: bool → Bool, int → WeakInt, float → WeakFloat, Invalid → Bool.
 DType weak_dtype(const Scalar& v);
-// `v` on the grid of `d`: ints to float types round to nearest even, floats to ints truncate, ints wrap; weak types
-// only change the kind. Invalid stays.
+// `v` on the grid of `d`: ints to float types round to nearest even, floats to ints truncate, ints wrap; weak
+// types only change the kind. Invalid stays.
 Scalar cast_scalar(const Scalar& v, DType d);
 // Reinterpret the bits of a value of type `from`; both types have the same width.
 Scalar bitcast_scalar(const Scalar& v, DType from, DType to);
 
-// Bit patterns of the storage formats (core.md §17): round to nearest even, saturation and NaN rules per format.
-uint64_t encode(const Scalar& v, DType d);     // low bits hold the storage pattern
+// Bit patterns of the storage formats (core.md §17): round to nearest even, saturation and NaN rules per
+// format.
+uint64_t encode(const Scalar& v, DType d);  // low bits hold the storage pattern
 Scalar decode(uint64_t bits, DType d);
 
 }  // namespace lathe

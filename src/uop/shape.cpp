@@ -1,8 +1,8 @@
 // Symbolic sizes and shapes.
-#include <algorithm>
-
 #include "uop/simplify.h"
 #include "uop/uop.h"
+
+#include <algorithm>
 
 namespace lathe {
 

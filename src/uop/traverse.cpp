@@ -1,10 +1,10 @@
 // Walks over the graph; all with explicit stacks.
+#include "uop/uop.h"
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
-
-#include "uop/uop.h"
 
 namespace lathe {
 namespace {
@@ -43,7 +43,9 @@ int compare_scalar(const Scalar& a, const Scalar& b) {
 }
 
 int compare_param(const ParamArg& a, const ParamArg& b) {
-  auto key = [](const ParamArg& p) { return std::tie(p.slot, p.dtype, p.bounds, p.multiple_of, p.name, p.space, p.device); };
+  auto key = [](const ParamArg& p) {
+    return std::tie(p.slot, p.dtype, p.bounds, p.multiple_of, p.name, p.space, p.device);
+  };
   return key(a) < key(b) ? -1 : key(b) < key(a) ? 1 : 0;
 }
 
@@ -52,7 +54,9 @@ int compare_arg(const Arg& a, const Arg& b) {
   if (const auto* s = std::get_if<Scalar>(&a)) return compare_scalar(*s, std::get<Scalar>(b));
   if (const auto* r = std::get_if<RangeArg>(&a)) {
     const auto& q = std::get<RangeArg>(b);
-    return std::tie(r->id, r->type) < std::tie(q.id, q.type) ? -1 : std::tie(q.id, q.type) < std::tie(r->id, r->type);
+    return std::tie(r->id, r->type) < std::tie(q.id, q.type)
+               ? -1
+               : std::tie(q.id, q.type) < std::tie(r->id, r->type);
   }
   if (const auto* p = std::get_if<ParamPtr>(&a)) return compare_param(**p, *std::get<ParamPtr>(b));
   if (same_arg(a, b)) return 0;
@@ -102,8 +106,8 @@ UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
   return it == done.end() ? root : it->second;
 }
 
-// Nodes that differ but have equal op, dtype, arg and source count differ in some source, so following the first
-// differing pair always ends in a decision.
+// Nodes that differ but have equal op, dtype, arg and source count differ in some source, so following the
+// first differing pair always ends in a decision.
 int compare_structure(const UOp& a, const UOp& b) {
   const Node *x = a.node(), *y = b.node();
   while (x != y) {
@@ -121,7 +125,8 @@ int compare_structure(const UOp& a, const UOp& b) {
   return 0;
 }
 
-// ---- open ranges ----------------------------------------------------------------------------------------------------
+// ---- open ranges
+// ----------------------------------------------------------------------------------------------------
 namespace {
 
 bool range_before(const Node* a, const Node* b) {

@@ -1,17 +1,17 @@
 // Interning and lifetime of nodes.
 #include "uop/uop.h"
 
+#include "uop/derive.h"
+
 #include <cstring>
 #include <mutex>
 #include <new>
 
-#include "uop/derive.h"
-
 namespace lathe {
 namespace {
 
-// Open addressing by the low hash bits; one lock a shard. A count of zero is only ever reached under the shard's lock,
-// so a node found in a table is alive.
+// Open addressing by the low hash bits; one lock a shard. A count of zero is only ever reached under the
+// shard's lock, so a node found in a table is alive.
 class Shard {
  public:
   std::mutex mutex;
@@ -66,7 +66,8 @@ Shard& shard_of(const Hash128& h) { return shards()[h.lo & (kShards - 1)]; }
 
 Hash128 node_hash(Op op, DType dtype, std::span<const UOp> srcs, const Arg& arg) {
   uint64_t words[2 + 2 * 6];
-  const Hash128 a = hash_arg(arg, Hash128{static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype), srcs.size()});
+  const Hash128 a =
+      hash_arg(arg, Hash128{static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype), srcs.size()});
   if (srcs.size() <= 6) {
     words[0] = a.lo;
     words[1] = a.hi;
@@ -131,8 +132,8 @@ void UOp::release() noexcept {
 
 UOp UOp::make(Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
   const OpInfo& row = info(op);
-  CHECK(row.arity < 0 || static_cast<size_t>(row.arity) == srcs.size(), "{} takes {} sources, got {}", row.name, row.arity,
-        srcs.size());
+  CHECK(row.arity < 0 || static_cast<size_t>(row.arity) == srcs.size(), "{} takes {} sources, got {}",
+        row.name, row.arity, srcs.size());
   CHECK(srcs.size() < 65536, "{} with {} sources: more than 65535 do not fit a node", row.name, srcs.size());
   for (const UOp& s : srcs) CHECK(s, "{} built from an empty source", row.name);
   if (dtype == DType::Void) dtype = derive_dtype(op, srcs, arg);
@@ -151,7 +152,8 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
   const Shape* shape = derive_shape(op, dtype, srcs, arg);
   const std::string* dev = derive_device(op, srcs, arg);
   void* memory = ::operator new(sizeof(Node) + srcs.size() * sizeof(UOp));
-  Node* n = new (memory) Node{1, op, dtype, static_cast<uint16_t>(srcs.size()), hash, std::move(arg), shape, dev, nullptr, nullptr};
+  Node* n = new (memory) Node{
+      1, op, dtype, static_cast<uint16_t>(srcs.size()), hash, std::move(arg), shape, dev, nullptr, nullptr};
   UOp* place = reinterpret_cast<UOp*>(n + 1);
   for (size_t i = 0; i < srcs.size(); i++) new (place + i) UOp(srcs[i]);
   const Node* existing = nullptr;

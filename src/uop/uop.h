@@ -1,13 +1,5 @@
 // The one IR: immutable, hash-consed nodes behind 8-byte handles.
 #pragma once
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <initializer_list>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/small_vec.h"
@@ -15,6 +7,14 @@
 #include "uop/dtype.h"
 #include "uop/op.h"
 #include "uop/scalar.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace lathe {
 
@@ -44,8 +44,9 @@ class UOp {
     if (node_) release();
   }
 
-  // The only way to make a node. Derives the dtype where the op's rule does (then `dtype` must be Void or agree) and the
-  // shape. Shapes that do not broadcast and bad arities are UserErrors: the tensor layer checks earlier with better text.
+  // The only way to make a node. Derives the dtype where the op's rule does (then `dtype` must be Void or
+  // agree) and the shape. Shapes that do not broadcast and bad arities are UserErrors: the tensor layer
+  // checks earlier with better text.
   static UOp make(Op op, DType dtype, std::span<const UOp> srcs, Arg arg = {});
   static UOp make(Op op, DType dtype, std::initializer_list<UOp> srcs, Arg arg = {}) {
     return make(op, dtype, std::span<const UOp>(srcs.begin(), srcs.size()), std::move(arg));
@@ -71,7 +72,8 @@ class UOp {
   const ParamArg& param() const { return *arg_as<ParamPtr>(); }
   const RangeArg& range() const { return arg_as<RangeArg>(); }
 
-  // Same op with other sources / dtype / arg. `with_srcs` derives the dtype again only if some source's dtype changed.
+  // Same op with other sources / dtype / arg. `with_srcs` derives the dtype again only if some source's dtype
+  // changed.
   UOp with_srcs(std::span<const UOp> srcs) const;
   UOp with_arg(Arg arg) const;
   UOp with_dtype(DType d) const;
@@ -84,7 +86,8 @@ class UOp {
   inline const std::string& device() const;
   // Inclusive bounds of the value (integers and bools exact; floats as wide as needed). Cached on the node.
   const Bounds& bounds() const;
-  // Open Ranges below this node, sorted by (id, type). Cached on the node; borrowed: they live as long as this node.
+  // Open Ranges below this node, sorted by (id, type). Cached on the node; borrowed: they live as long as
+  // this node.
   const RangeSet& ranges() const;
 
   // Constants.
@@ -144,14 +147,14 @@ class SInt {
  public:
   SInt(int64_t v = 0) : value_(v) {}  // NOLINT(google-explicit-constructor)
   SInt(int v) : value_(v) {}          // NOLINT(google-explicit-constructor)
-  SInt(UOp u);                        // NOLINT(google-explicit-constructor) simplified; a Const becomes a number
+  SInt(UOp u);  // NOLINT(google-explicit-constructor) simplified; a Const becomes a number
   bool is_const() const { return !node_; }
   int64_t value() const {
     CHECK(!node_, "symbolic size where a number is needed");
     return value_;
   }
-  UOp uop() const;         // a Const or the symbolic node
-  int64_t vmax() const;    // the number, or the largest value of the symbolic node
+  UOp uop() const;       // a Const or the symbolic node
+  int64_t vmax() const;  // the number, or the largest value of the symbolic node
   bool operator==(const SInt& o) const { return value_ == o.value_ && node_ == o.node_; }
 
  private:
@@ -170,9 +173,10 @@ struct Bounds {
   bool is_single() const { return lo == hi; }
 };
 
-// ---- builders -------------------------------------------------------------------------------------------------------
-UOp constant(const Scalar& v);                // weak dtype by kind
-UOp constant(DType d, const Scalar& v);       // v on the grid of d
+// ---- builders
+// -------------------------------------------------------------------------------------------------------
+UOp constant(const Scalar& v);           // weak dtype by kind
+UOp constant(DType d, const Scalar& v);  // v on the grid of d
 UOp invalid();
 UOp alu(Op op, std::initializer_list<UOp> srcs);  // dtype and shape derived
 UOp cast(const UOp& x, DType d);                  // no node when already of that dtype
@@ -185,28 +189,32 @@ inline UOp index(const UOp& x, const UOp& i) { return index(x, std::span<const U
 UOp load(const UOp& address);
 UOp store(const UOp& address, const UOp& value);
 UOp sink(std::span<const UOp> srcs, Arg arg = {});
-UOp shape_node(const Shape& s);            // a Stack of sizes (empty Stack for rank 0)
+UOp shape_node(const Shape& s);  // a Stack of sizes (empty Stack for rank 0)
 Shape shape_from_node(const UOp& stack);
 // Process-wide unique Buffer of `shape` on `device`.
-UOp new_buffer(const Shape& shape, DType dtype, const std::string& device, AddrSpace space = AddrSpace::Global);
+UOp new_buffer(const Shape& shape, DType dtype, const std::string& device,
+               AddrSpace space = AddrSpace::Global);
 // A symbolic variable: a rank-0 Param in ALU space, slot -1, with inclusive bounds.
-UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype = DType::WeakInt, int64_t multiple_of = 1);
+UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype = DType::WeakInt,
+             int64_t multiple_of = 1);
 UOp param(int slot, const Shape& shape, DType dtype, const std::string& device = "");
 
 // Movement. Sizes must fit; UserErrors name the shapes.
-UOp reshape(const UOp& x, const Shape& s);   // no node when the shape is the same
+UOp reshape(const UOp& x, const Shape& s);  // no node when the shape is the same
 UOp permute(const UOp& x, std::span<const int> order);
-UOp prepend(const UOp& x, const Shape& axes);           // Expand: new leading axes
-UOp broadcast_to(const UOp& x, const Shape& s);         // size-1 axes and missing leading axes grow (reshape, Expand, permute)
+UOp prepend(const UOp& x, const Shape& axes);  // Expand: new leading axes
+UOp broadcast_to(const UOp& x,
+                 const Shape& s);  // size-1 axes and missing leading axes grow (reshape, Expand, permute)
 UOp pad(const UOp& x, const Shape& before, const Shape& total);
 UOp shrink(const UOp& x, const Shape& offset, const Shape& size);
-UOp flip(const UOp& x, std::span<const int> flags);     // one 0/1 flag an axis
-UOp reduce(const UOp& x, Op op, std::span<const int> axes);  // folds `axes`, which disappear; size-1 axes are reshaped away
+UOp flip(const UOp& x, std::span<const int> flags);  // one 0/1 flag an axis
+UOp reduce(const UOp& x, Op op,
+           std::span<const int> axes);  // folds `axes`, which disappear; size-1 axes are reshaped away
 
 Shape broadcast_shapes(std::span<const Shape> shapes);
 
-// Integer and float operators for building graphs. `/` and `%` are floor operations on integers; on floats `/` multiplies by
-// the reciprocal. Comparisons are functions because `==` is identity.
+// Integer and float operators for building graphs. `/` and `%` are floor operations on integers; on floats
+// `/` multiplies by the reciprocal. Comparisons are functions because `==` is identity.
 UOp operator+(const UOp& a, const UOp& b);
 UOp operator-(const UOp& a, const UOp& b);  // a + b * -1
 UOp operator-(const UOp& a);                // a * -1
@@ -234,11 +242,13 @@ inline UOp operator%(const UOp& a, int64_t b) { return a % constant(Scalar(b)); 
 inline UOp lt(const UOp& a, int64_t b) { return lt(a, constant(Scalar(b))); }
 inline UOp ge(const UOp& a, int64_t b) { return ge(a, constant(Scalar(b))); }
 
-// ---- traversal ------------------------------------------------------------------------------------------------------
-// Post-order, sources left to right, each node once. `enter(node)` false leaves a node out together with what only it
-// reaches. Bodies of Calls (source 0) are entered only when `enter_calls`.
+// ---- traversal
+// ------------------------------------------------------------------------------------------------------
+// Post-order, sources left to right, each node once. `enter(node)` false leaves a node out together with what
+// only it reaches. Bodies of Calls (source 0) are entered only when `enter_calls`.
 std::vector<UOp> toposort(const UOp& root);
-std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>& enter, bool enter_calls = false);
+std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>& enter,
+                          bool enter_calls = false);
 bool reaches(const UOp& root, const UOp& node);  // `node` is in the graph of `root`
 // Replace nodes; a replaced node is not descended into.
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map);
@@ -247,7 +257,8 @@ int compare_structure(const UOp& a, const UOp& b);
 // Nodes alive in the process, for leak tests.
 size_t live_node_count();
 
-// Human text of a small expression, infix: "(r0*4+r1)" — for DEBUG and error messages (the round-trip form is print.h).
+// Human text of a small expression, infix: "(r0*4+r1)" — for DEBUG and error messages (the round-trip form is
+// print.h).
 std::string expression(const UOp& u);
 
 }  // namespace lathe

@@ -37,9 +37,11 @@ GoldenValue to_list(const GoldenValue& v) { return toposort(std::get<UOp>(v)); }
 // The bodies of the kernels that a tensor graph needs, in order.
 GoldenValue schedule_graph(const GoldenValue& v) {
   const UOp& root = std::get<UOp>(v);
-  const std::vector<UOp> roots = root.op() == Op::Sink ? std::vector<UOp>(root.srcs().begin(), root.srcs().end()) : std::vector{root};
+  const std::vector<UOp> roots =
+      root.op() == Op::Sink ? std::vector<UOp>(root.srcs().begin(), root.srcs().end()) : std::vector{root};
   std::string out;
-  for (const ScheduledKernel& k : make_schedule(roots).kernels) out += (out.empty() ? "" : "---\n") + print(k.body);
+  for (const ScheduledKernel& k : make_schedule(roots).kernels)
+    out += (out.empty() ? "" : "---\n") + print(k.body);
   return out.empty() ? std::string("no kernels\n") : out;
 }
 

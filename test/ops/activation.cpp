@@ -1,8 +1,9 @@
 // Activation functions.
+#include "ops/table.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "ops/table.h"
 #include "support/test.h"
 
 using namespace lathe;
@@ -17,58 +18,102 @@ double softplus(double x) { return std::log1p(std::exp(x)); }
 // Of the polynomial that erf is.
 constexpr double kErfError = 3e-7, kErfSlopeError = 2e-5;
 
-Row activation(const char* name, Tensor (*f)(T), double (*reference)(double), double low = -4, double high = 4) {
+Row activation(const char* name, Tensor (*f)(T), double (*reference)(double), double low = -4,
+               double high = 4) {
   return {name, {in({3, 5}).range(low, high)}, f, [=](A x) { return map(x, reference); }};
 }
 
 Rows activations() {
   return {
-    activation("relu", [](T x) { return x.relu(); }, relu).on(kNumbers).exact(),
-    activation("relu6", [](T x) { return x.relu6(); }, [](double x) { return std::clamp(x, 0.0, 6.0); }, -4, 9)
-        .on({DType::Float32, DType::Float16}),
-    activation("sigmoid", [](T x) { return x.sigmoid(); }, sigmoid).on(kFloats),
-    activation("tanh", [](T x) { return x.tanh(); }, [](double x) { return std::tanh(x); }).on(kFloats),
-    activation("hardswish", [](T x) { return x.hardswish(); },
-               [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }).on({DType::Float32, DType::BFloat16}),
-    activation("hardsigmoid", [](T x) { return x.hardsigmoid(); },
-               [](double x) { return std::clamp(x / 6 + .5, 0.0, 1.0); }),
-    activation("hardsigmoid: other lines", [](T x) { return x.hardsigmoid(.2, .25); },
-               [](double x) { return std::clamp(x * .2 + .25, 0.0, 1.0); }),
-    activation("hardtanh", [](T x) { return x.hardtanh(); }, [](double x) { return std::clamp(x, -1.0, 1.0); })
-        .exact(),
-    activation("hardtanh: other bounds", [](T x) { return x.hardtanh(-2, .5); },
-               [](double x) { return std::clamp(x, -2.0, .5); }).exact(),
-    activation("leaky_relu", [](T x) { return x.leaky_relu(); }, [](double x) { return x < 0 ? .01 * x : x; }),
-    activation("leaky_relu: steep", [](T x) { return x.leaky_relu(2.5); },
-               [](double x) { return x < 0 ? 2.5 * x : x; }),
-    activation("elu", [](T x) { return x.elu(); }, [](double x) { return x < 0 ? std::expm1(x) : x; }),
-    activation("elu: alpha", [](T x) { return x.elu(.5); }, [](double x) { return x < 0 ? .5 * std::expm1(x) : x; }),
-    activation("celu", [](T x) { return x.celu(); }, [](double x) { return x < 0 ? std::expm1(x) : x; }),
-    activation("celu: alpha", [](T x) { return x.celu(2); },
-               [](double x) { return x < 0 ? 2 * std::expm1(x / 2) : x; }),
-    activation("selu", [](T x) { return x.selu(); },
-               [](double x) { return 1.0507 * (x < 0 ? 1.67326 * std::expm1(x) : x); }),
-    activation("gelu", [](T x) { return x.gelu(); },
-               [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + .044715 * x * x * x))); })
-        .on(kFloats).everywhere(),
-    activation("gelu: exact", [](T x) { return x.gelu("none"); },
-               [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2))); })
-        .within(4, kErfError).gradient_within(kErfSlopeError),
-    activation("quick_gelu", [](T x) { return x.quick_gelu(); }, [](double x) { return x * sigmoid(1.702 * x); }),
-    activation("swish", [](T x) { return x.swish(); }, [](double x) { return x * sigmoid(x); }).on(kFloats),
-    activation("silu", [](T x) { return x.silu(); }, [](double x) { return x * sigmoid(x); }),
-    activation("mish", [](T x) { return x.mish(); }, [](double x) { return x * std::tanh(softplus(x)); }),
-    activation("softplus", [](T x) { return x.softplus(); }, softplus),
-    activation("softplus: beta", [](T x) { return x.softplus(3); }, [](double x) { return softplus(3 * x) / 3; }),
-    activation("logsigmoid", [](T x) { return x.logsigmoid(); }, [](double x) { return std::log(sigmoid(x)); }),
-    activation("softsign", [](T x) { return x.softsign(); }, [](double x) { return x / (1 + std::fabs(x)); }),
-    Row("relu: at its corner", {given({3}, {0, -0., 1})}, [](T x) { return x.relu(); },
-        [](A) { return Array({3}, {0, 0, 1}); }).no_gradient().exact(),
-    Row("sigmoid: far out", {given({4}, {-100, 100, -INFINITY, INFINITY})}, [](T x) { return x.sigmoid(); },
-        [](A) { return Array({4}, {0, 1, 0, 1}); }).no_gradient(),
-    Row("softplus: far out", {given({2}, {-100, 100})}, [](T x) { return x.softplus(); },
-        [](A) { return Array({2}, {0, 100}); }).no_gradient(),
-};
+      activation(
+          "relu", [](T x) { return x.relu(); }, relu)
+          .on(kNumbers)
+          .exact(),
+      activation(
+          "relu6", [](T x) { return x.relu6(); }, [](double x) { return std::clamp(x, 0.0, 6.0); }, -4, 9)
+          .on({DType::Float32, DType::Float16}),
+      activation(
+          "sigmoid", [](T x) { return x.sigmoid(); }, sigmoid)
+          .on(kFloats),
+      activation(
+          "tanh", [](T x) { return x.tanh(); }, [](double x) { return std::tanh(x); })
+          .on(kFloats),
+      activation(
+          "hardswish", [](T x) { return x.hardswish(); },
+          [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; })
+          .on({DType::Float32, DType::BFloat16}),
+      activation(
+          "hardsigmoid", [](T x) { return x.hardsigmoid(); },
+          [](double x) { return std::clamp(x / 6 + .5, 0.0, 1.0); }),
+      activation(
+          "hardsigmoid: other lines", [](T x) { return x.hardsigmoid(.2, .25); },
+          [](double x) { return std::clamp(x * .2 + .25, 0.0, 1.0); }),
+      activation(
+          "hardtanh", [](T x) { return x.hardtanh(); }, [](double x) { return std::clamp(x, -1.0, 1.0); })
+          .exact(),
+      activation(
+          "hardtanh: other bounds", [](T x) { return x.hardtanh(-2, .5); },
+          [](double x) { return std::clamp(x, -2.0, .5); })
+          .exact(),
+      activation(
+          "leaky_relu", [](T x) { return x.leaky_relu(); }, [](double x) { return x < 0 ? .01 * x : x; }),
+      activation(
+          "leaky_relu: steep", [](T x) { return x.leaky_relu(2.5); },
+          [](double x) { return x < 0 ? 2.5 * x : x; }),
+      activation(
+          "elu", [](T x) { return x.elu(); }, [](double x) { return x < 0 ? std::expm1(x) : x; }),
+      activation(
+          "elu: alpha", [](T x) { return x.elu(.5); },
+          [](double x) { return x < 0 ? .5 * std::expm1(x) : x; }),
+      activation(
+          "celu", [](T x) { return x.celu(); }, [](double x) { return x < 0 ? std::expm1(x) : x; }),
+      activation(
+          "celu: alpha", [](T x) { return x.celu(2); },
+          [](double x) { return x < 0 ? 2 * std::expm1(x / 2) : x; }),
+      activation(
+          "selu", [](T x) { return x.selu(); },
+          [](double x) { return 1.0507 * (x < 0 ? 1.67326 * std::expm1(x) : x); }),
+      activation(
+          "gelu", [](T x) { return x.gelu(); },
+          [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + .044715 * x * x * x))); })
+          .on(kFloats)
+          .everywhere(),
+      activation(
+          "gelu: exact", [](T x) { return x.gelu("none"); },
+          [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2))); })
+          .within(4, kErfError)
+          .gradient_within(kErfSlopeError),
+      activation(
+          "quick_gelu", [](T x) { return x.quick_gelu(); }, [](double x) { return x * sigmoid(1.702 * x); }),
+      activation(
+          "swish", [](T x) { return x.swish(); }, [](double x) { return x * sigmoid(x); })
+          .on(kFloats),
+      activation(
+          "silu", [](T x) { return x.silu(); }, [](double x) { return x * sigmoid(x); }),
+      activation(
+          "mish", [](T x) { return x.mish(); }, [](double x) { return x * std::tanh(softplus(x)); }),
+      activation(
+          "softplus", [](T x) { return x.softplus(); }, softplus),
+      activation(
+          "softplus: beta", [](T x) { return x.softplus(3); }, [](double x) { return softplus(3 * x) / 3; }),
+      activation(
+          "logsigmoid", [](T x) { return x.logsigmoid(); }, [](double x) { return std::log(sigmoid(x)); }),
+      activation(
+          "softsign", [](T x) { return x.softsign(); }, [](double x) { return x / (1 + std::fabs(x)); }),
+      Row(
+          "relu: at its corner", {given({3}, {0, -0., 1})}, [](T x) { return x.relu(); },
+          [](A) { return Array({3}, {0, 0, 1}); })
+          .no_gradient()
+          .exact(),
+      Row(
+          "sigmoid: far out", {given({4}, {-100, 100, -INFINITY, INFINITY})}, [](T x) { return x.sigmoid(); },
+          [](A) { return Array({4}, {0, 1, 0, 1}); })
+          .no_gradient(),
+      Row(
+          "softplus: far out", {given({2}, {-100, 100})}, [](T x) { return x.softplus(); },
+          [](A) { return Array({2}, {0, 100}); })
+          .no_gradient(),
+  };
 }
 
 }  // namespace

@@ -188,10 +188,9 @@ double small_float(uint64_t code, const Format& f) {
   const int width = 1 + f.exponent_bits + f.mantissa_bits;
   const uint64_t sign_bit = uint64_t{1} << (width - 1), magnitude = code & (sign_bit - 1);
   const double sign = code & sign_bit ? -1 : 1;
-  const int exponent = static_cast<int>(magnitude >> f.mantissa_bits),
-            top = (1 << f.exponent_bits) - 1;
-  const double mantissa = std::ldexp(
-      static_cast<double>(magnitude & ((uint64_t{1} << f.mantissa_bits) - 1)), -f.mantissa_bits);
+  const int exponent = static_cast<int>(magnitude >> f.mantissa_bits), top = (1 << f.exponent_bits) - 1;
+  const double mantissa =
+      std::ldexp(static_cast<double>(magnitude & ((uint64_t{1} << f.mantissa_bits) - 1)), -f.mantissa_bits);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (f.fnuz && code == sign_bit) return nan;
   if (f.has_infinity && exponent == top)

@@ -91,7 +91,8 @@ std::set<std::string> public_methods() {
     if (braces == 0 && c != ';') statement += c;
     if (c == '}') braces--;
     // A body ends a statement; braces of default arguments are inside parentheses and end nothing.
-    const bool inside = std::count(statement.begin(), statement.end(), '(') != std::count(statement.begin(), statement.end(), ')');
+    const bool inside = std::count(statement.begin(), statement.end(), '(') !=
+                        std::count(statement.begin(), statement.end(), ')');
     if (inside || braces > 0 || (c != ';' && c != '}')) continue;
     const std::string name = declared_name(statement);
     if (!name.empty()) names.insert(name);

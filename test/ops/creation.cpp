@@ -1,9 +1,10 @@
 // Tensors from data, values and number sequences, and random numbers.
+#include "base/knobs.h"
+#include "ops/table.h"
+
 #include <cmath>
 #include <numbers>
 
-#include "base/knobs.h"
-#include "ops/table.h"
 #include "support/test.h"
 
 using namespace lathe;
@@ -11,7 +12,9 @@ using namespace lathe::ops;
 
 namespace {
 
-Array filled(const Index& shape, double v) { return build(shape, [v](I) { return v; }); }
+Array filled(const Index& shape, double v) {
+  return build(shape, [v](I) { return v; });
+}
 Array sequence(double start, double step, int64_t n) {
   return build({n}, [=](I i) { return start + step * static_cast<double>(i[0]); });
 }
@@ -22,48 +25,152 @@ Rows values() {
     return std::as_bytes(std::span(words));
   };
   return {
-      Row("from", {}, [] { return Tensors{Tensor::from({{1.5, 2}, {3, -4}}), Tensor::from(std::vector<float>{1.5f, 2, 3, -4}, {2, 2})}; },
-          [] { return Arrays{{{2, 2}, {1.5, 2, 3, -4}}, {{2, 2}, {1.5, 2, 3, -4}}}; }).exact(),
-      Row("from: integers", {}, [] { return Tensors{Tensor::from({1, -2}), Tensor::from(std::vector<int>{1, -2})}; },
-          [] { return Arrays{{{2}, {1, -2}}, {{2}, {1, -2}}}; }).gives(DType::Int32),
-      Row("from: other types", {}, [] { return Tensors{Tensor::from({300, -1}, {DType::UInt8}), Tensor::from(std::vector<bool>{true, false}), Tensor::from({1.1}, {DType::BFloat16}), Tensor::from(std::vector<int64_t>{1, 2}, {DType::Float16})}; },
+      Row(
+          "from", {},
+          [] {
+            return Tensors{Tensor::from({{1.5, 2}, {3, -4}}),
+                           Tensor::from(std::vector<float>{1.5f, 2, 3, -4}, {2, 2})};
+          },
+          [] { return Arrays{{{2, 2}, {1.5, 2, 3, -4}}, {{2, 2}, {1.5, 2, 3, -4}}}; })
+          .exact(),
+      Row(
+          "from: integers", {},
+          [] { return Tensors{Tensor::from({1, -2}), Tensor::from(std::vector<int>{1, -2})}; },
+          [] { return Arrays{{{2}, {1, -2}}, {{2}, {1, -2}}}; })
+          .gives(DType::Int32),
+      Row(
+          "from: other types", {},
+          [] {
+            return Tensors{Tensor::from({300, -1}, {DType::UInt8}),
+                           Tensor::from(std::vector<bool>{true, false}),
+                           Tensor::from({1.1}, {DType::BFloat16}),
+                           Tensor::from(std::vector<int64_t>{1, 2}, {DType::Float16})};
+          },
           [] { return Arrays{{{2}, {44, 255}}, {{2}, {1, 0}}, {{1}, {1.1015625}}, {{2}, {1, 2}}}; })
-          .gives({DType::UInt8, DType::Bool, DType::BFloat16, DType::Float16}).exact(),
-      Row("from_bytes", {}, [=] { return Tensors{Tensor::from_bytes(bytes(), {3}, DType::UInt16), Tensor::from_bytes(bytes(), {3, 2}, DType::Int8)}; },
-          [] { return Arrays{{{3}, {1, 256, 65535}}, {{3, 2}, {1, 0, 0, 1, -1, -1}}}; }).gives({DType::UInt16, DType::Int8}),
-      Row("full", {}, [] { return Tensors{Tensor::full({2, 3}, 3.5), Tensor::full({2}, 3), Tensor::full({}, true), Tensor::full({2}, -1, {DType::UInt8}), Tensor::full({0, 2}, 1.0)}; },
-          [] { return Arrays{filled({2, 3}, 3.5), filled({2}, 3), filled({}, 1), filled({2}, 255), filled({0, 2}, 1)}; })
+          .gives({DType::UInt8, DType::Bool, DType::BFloat16, DType::Float16})
+          .exact(),
+      Row(
+          "from_bytes", {},
+          [=] {
+            return Tensors{Tensor::from_bytes(bytes(), {3}, DType::UInt16),
+                           Tensor::from_bytes(bytes(), {3, 2}, DType::Int8)};
+          },
+          [] { return Arrays{{{3}, {1, 256, 65535}}, {{3, 2}, {1, 0, 0, 1, -1, -1}}}; })
+          .gives({DType::UInt16, DType::Int8}),
+      Row(
+          "full", {},
+          [] {
+            return Tensors{Tensor::full({2, 3}, 3.5), Tensor::full({2}, 3), Tensor::full({}, true),
+                           Tensor::full({2}, -1, {DType::UInt8}), Tensor::full({0, 2}, 1.0)};
+          },
+          [] {
+            return Arrays{filled({2, 3}, 3.5), filled({2}, 3), filled({}, 1), filled({2}, 255),
+                          filled({0, 2}, 1)};
+          })
           .gives({DType::Float32, DType::Int32, DType::Bool, DType::UInt8, DType::Float32}),
-      Row("constant_of", {}, [] { return Tensor::constant_of({2, 3}, -2); }, [] { return filled({2, 3}, -2); }).gives(DType::Int32),
-      Row("zeros", {}, [] { return Tensors{Tensor::zeros({2, 3}), Tensor::zeros({3}, {DType::Int8})}; }, [] { return Arrays{filled({2, 3}, 0), filled({3}, 0)}; }).gives({DType::Float32, DType::Int8}),
-      Row("ones", {}, [] { return Tensors{Tensor::ones({2, 3}), Tensor::ones({3}, {DType::Float16})}; }, [] { return Arrays{filled({2, 3}, 1), filled({3}, 1)}; }).gives({DType::Float32, DType::Float16}),
-      Row("empty", {}, [] { Tensor t = Tensor::empty({2, 3}, {DType::Int16}); t.assign(5); return t; }, [] { return filled({2, 3}, 5); }).gives(DType::Int16),
-      Row("empty_like", {in({2, 3})}, [](T x) { Tensor t = x.empty_like(); t.assign(x + 1); return t; }, [](A x) { return map(x, [](double v) { return v + 1; }); }).no_gradient(),
-      Row("full_like", {in({2, 3})}, [](T x) { return Tensors{x.full_like(3), x.full_like(3, {DType::Int8})}; }, [](A) { return Arrays{filled({2, 3}, 3), filled({2, 3}, 3)}; })
-          .gives({Result::Kind::Same, DType::Int8}).on({DType::Float32, DType::BFloat16}).no_gradient(),
-      Row("zeros_like", {in({2, 3})}, [](T x) { return x.zeros_like(); }, [](A) { return filled({2, 3}, 0); }).on({DType::Float32, DType::Bool}).no_gradient(),
-      Row("ones_like", {in({2, 3})}, [](T x) { return x.ones_like(); }, [](A) { return filled({2, 3}, 1); }).on({DType::Float32, DType::UInt8}).no_gradient(),
-      Row("const_like", {in({2, 3})}, [](T x) { return x.const_like(-4) + x; }, [](A x) { return map(x, [](double v) { return v - 4; }); }),
+      Row(
+          "constant_of", {}, [] { return Tensor::constant_of({2, 3}, -2); },
+          [] { return filled({2, 3}, -2); })
+          .gives(DType::Int32),
+      Row(
+          "zeros", {}, [] { return Tensors{Tensor::zeros({2, 3}), Tensor::zeros({3}, {DType::Int8})}; },
+          [] { return Arrays{filled({2, 3}, 0), filled({3}, 0)}; })
+          .gives({DType::Float32, DType::Int8}),
+      Row(
+          "ones", {}, [] { return Tensors{Tensor::ones({2, 3}), Tensor::ones({3}, {DType::Float16})}; },
+          [] { return Arrays{filled({2, 3}, 1), filled({3}, 1)}; })
+          .gives({DType::Float32, DType::Float16}),
+      Row(
+          "empty", {},
+          [] {
+            Tensor t = Tensor::empty({2, 3}, {DType::Int16});
+            t.assign(5);
+            return t;
+          },
+          [] { return filled({2, 3}, 5); })
+          .gives(DType::Int16),
+      Row(
+          "empty_like", {in({2, 3})},
+          [](T x) {
+            Tensor t = x.empty_like();
+            t.assign(x + 1);
+            return t;
+          },
+          [](A x) { return map(x, [](double v) { return v + 1; }); })
+          .no_gradient(),
+      Row(
+          "full_like", {in({2, 3})},
+          [](T x) { return Tensors{x.full_like(3), x.full_like(3, {DType::Int8})}; },
+          [](A) { return Arrays{filled({2, 3}, 3), filled({2, 3}, 3)}; })
+          .gives({Result::Kind::Same, DType::Int8})
+          .on({DType::Float32, DType::BFloat16})
+          .no_gradient(),
+      Row(
+          "zeros_like", {in({2, 3})}, [](T x) { return x.zeros_like(); }, [](A) { return filled({2, 3}, 0); })
+          .on({DType::Float32, DType::Bool})
+          .no_gradient(),
+      Row(
+          "ones_like", {in({2, 3})}, [](T x) { return x.ones_like(); }, [](A) { return filled({2, 3}, 1); })
+          .on({DType::Float32, DType::UInt8})
+          .no_gradient(),
+      Row(
+          "const_like", {in({2, 3})}, [](T x) { return x.const_like(-4) + x; },
+          [](A x) { return map(x, [](double v) { return v - 4; }); }),
   };
 }
 
 Rows sequences() {
   return {
-      Row("arange", {}, [] { return Tensors{Tensor::arange(5), Tensor::arange(2, 20, 3), Tensor::arange(10, 4, -2), Tensor::arange(3, 5, -2), Tensor::arange(120)}; },
-          [] { return Arrays{sequence(0, 1, 5), sequence(2, 3, 6), sequence(10, -2, 3), sequence(0, 0, 0), sequence(0, 1, 120)}; }).gives(DType::Int32).everywhere(),
-      Row("arange: floats", {}, [] { return Tensors{Tensor::arange(5.0), Tensor::arange(3, 9, .7), Tensor::arange(3, 8.5, 3)}; },
-          [] { return Arrays{sequence(0, 1, 5), sequence(3, .7, 9), sequence(3, 3, 2)}; }),
-      Row("arange: other dtypes", {}, [] { return Tensors{Tensor::arange(0, 4, 1, {DType::UInt8}), Tensor::arange(0, 4, 1, {DType::Float16}), Tensor::arange(int64_t{1} << 40, (int64_t{1} << 40) + 3)}; },
-          [] { return Arrays{sequence(0, 1, 4), sequence(0, 1, 4), sequence(0x1p40, 1, 3)}; }).gives({DType::UInt8, DType::Float16, DType::Int64}),
-      Row("arange: in an expression", {in({6})}, [](T x) { return x * Tensor::arange(6) + Tensor::arange(6).flip(0); },
-          [](A x) { return build({6}, [&](I i) { return x(i) * static_cast<double>(i[0]) + static_cast<double>(5 - i[0]); }); }),
-      Row("linspace", {}, [] { return Tensors{Tensor::linspace(0, 1, 5), Tensor::linspace(2, 9, 1), Tensor::linspace(3, -3, 7), Tensor::linspace(0, 9, 0)}; },
-          [] { return Arrays{sequence(0, .25, 5), sequence(2, 0, 1), sequence(3, -1, 7), sequence(0, 0, 0)}; }),
-      Row("eye", {}, [] { return Tensors{Tensor::eye(3), Tensor::eye(2, 4, {DType::Int8}), Tensor::eye(3, 2)}; },
+      Row(
+          "arange", {},
           [] {
-            const auto identity = [](int64_t n, int64_t m) { return build({n, m}, [](I i) { return i[0] == i[1]; }); };
+            return Tensors{Tensor::arange(5), Tensor::arange(2, 20, 3), Tensor::arange(10, 4, -2),
+                           Tensor::arange(3, 5, -2), Tensor::arange(120)};
+          },
+          [] {
+            return Arrays{sequence(0, 1, 5), sequence(2, 3, 6), sequence(10, -2, 3), sequence(0, 0, 0),
+                          sequence(0, 1, 120)};
+          })
+          .gives(DType::Int32)
+          .everywhere(),
+      Row(
+          "arange: floats", {},
+          [] { return Tensors{Tensor::arange(5.0), Tensor::arange(3, 9, .7), Tensor::arange(3, 8.5, 3)}; },
+          [] { return Arrays{sequence(0, 1, 5), sequence(3, .7, 9), sequence(3, 3, 2)}; }),
+      Row(
+          "arange: other dtypes", {},
+          [] {
+            return Tensors{Tensor::arange(0, 4, 1, {DType::UInt8}), Tensor::arange(0, 4, 1, {DType::Float16}),
+                           Tensor::arange(int64_t{1} << 40, (int64_t{1} << 40) + 3)};
+          },
+          [] { return Arrays{sequence(0, 1, 4), sequence(0, 1, 4), sequence(0x1p40, 1, 3)}; })
+          .gives({DType::UInt8, DType::Float16, DType::Int64}),
+      Row(
+          "arange: in an expression", {in({6})},
+          [](T x) { return x * Tensor::arange(6) + Tensor::arange(6).flip(0); },
+          [](A x) {
+            return build(
+                {6}, [&](I i) { return x(i) * static_cast<double>(i[0]) + static_cast<double>(5 - i[0]); });
+          }),
+      Row(
+          "linspace", {},
+          [] {
+            return Tensors{Tensor::linspace(0, 1, 5), Tensor::linspace(2, 9, 1), Tensor::linspace(3, -3, 7),
+                           Tensor::linspace(0, 9, 0)};
+          },
+          [] {
+            return Arrays{sequence(0, .25, 5), sequence(2, 0, 1), sequence(3, -1, 7), sequence(0, 0, 0)};
+          }),
+      Row(
+          "eye", {},
+          [] { return Tensors{Tensor::eye(3), Tensor::eye(2, 4, {DType::Int8}), Tensor::eye(3, 2)}; },
+          [] {
+            const auto identity = [](int64_t n, int64_t m) {
+              return build({n, m}, [](I i) { return i[0] == i[1]; });
+            };
             return Arrays{identity(3, 3), identity(2, 4), identity(3, 2)};
-          }).gives({DType::Float32, DType::Int8, DType::Float32}),
+          })
+          .gives({DType::Float32, DType::Int8, DType::Float32}),
   };
 }
 
@@ -115,9 +222,12 @@ class Draws {
   Array normal(const Index& shape) {
     const int64_t n = count(shape);
     const Array u = uniform({2, n});
-    return reshape(build({n}, [&](I i) {
-                     return std::cos(2 * std::numbers::pi * u.at(0, i[0])) * std::sqrt(-2 * std::log(1 - u.at(1, i[0])));
-                   }), shape);
+    return reshape(build({n},
+                         [&](I i) {
+                           return std::cos(2 * std::numbers::pi * u.at(0, i[0])) *
+                                  std::sqrt(-2 * std::log(1 - u.at(1, i[0])));
+                         }),
+                   shape);
   }
 
  private:
@@ -128,53 +238,125 @@ class Draws {
 // A row whose tensors are drawn after a seed.
 template <class F, class G>
 Row drawn(const char* name, F op, G reference) {
-  return Row(name, {}, [=] { Tensor::manual_seed(1337); return op(); }, [=] { Draws d(1337); return reference(d); });
+  return Row(
+      name, {},
+      [=] {
+        Tensor::manual_seed(1337);
+        return op();
+      },
+      [=] {
+        Draws d(1337);
+        return reference(d);
+      });
 }
-Array scaled(Array a, double by, double plus = 0) { return map(a, [=](double v) { return v * by + plus; }); }
+Array scaled(Array a, double by, double plus = 0) {
+  return map(a, [=](double v) { return v * by + plus; });
+}
 
 Rows random_numbers() {
   const Shape shape{4, 6};
   const Index size{4, 6};
   const double fan_in = 6, gain = 1 + .01 * .01;
   return {
-      drawn("rand", [=] { return Tensors{Tensor::rand({20}), Tensor::rand({3, 5}), Tensor::rand({})}; },
-            [](Draws& d) { Arrays out; for (const Index& s : {Index{20}, Index{3, 5}, Index{}}) out.push_back(d.uniform(s)); return out; }).exact(),
-      drawn("rand: half", [] { return Tensor::rand({7}, {DType::Float16}); },
-            [](Draws& d) {
-              const std::vector<uint32_t> w = d.words(4);
-              return build({7}, [&](I i) { return std::ldexp((w[static_cast<size_t>(i[0] / 2)] >> (i[0] % 2 * 16) & 0xffff) >> 6, -10); });
-            }).gives(DType::Float16).exact(),
-      drawn("rand: bfloat16", [] { return Tensor::rand({4}, {DType::BFloat16}); },
-            [](Draws& d) {
-              const std::vector<uint32_t> w = d.words(2);
-              return build({4}, [&](I i) { return std::ldexp((w[static_cast<size_t>(i[0] / 2)] >> (i[0] % 2 * 16) & 0xffff) >> 9, -7); });
-            }).gives(DType::BFloat16).exact(),
-      drawn("rand: double", [] { return Tensor::rand({3}, {DType::Float64}); },
-            [](Draws& d) {
-              const std::vector<uint32_t> w = d.words(6);
-              return build({3}, [&](I i) {
-                const auto k = static_cast<size_t>(2 * i[0]);
-                return std::ldexp(static_cast<double>((uint64_t{w[k + 1]} << 32 | w[k]) >> 12), -52);
-              });
-            }).gives(DType::Float64).exact(),
-      drawn("manual_seed", [] {
-              const Tensor a = Tensor::rand({3});
-              Tensor::manual_seed(1337);
-              return Tensors{a, Tensor::rand({3})};
-            }, [](Draws& d) { const Array a = d.uniform({3}); return Arrays{a, a}; }).exact(),
-      drawn("rand_like", [=] { return Tensor::ones(shape).rand_like(); }, [=](Draws& d) { return d.uniform(size); }).exact(),
-      drawn("randn", [=] { return Tensor::randn(shape); }, [=](Draws& d) { return d.normal(size); }).within(16),
-      drawn("randn_like", [=] { return Tensor::ones(shape).randn_like(); }, [=](Draws& d) { return d.normal(size); }).within(16),
-      drawn("uniform", [=] { return Tensor::uniform(shape, -2, 5); }, [=](Draws& d) { return scaled(d.uniform(size), 7, -2); }),
-      drawn("normal", [=] { return Tensor::normal(shape, 3, 2); }, [=](Draws& d) { return scaled(d.normal(size), 2, 3); }).within(16),
-      drawn("randint", [=] { return Tensor::randint(shape, 0, 9); },
-            [=](Draws& d) { return map(d.uniform(size), [](double v) { return std::floor(v * 9); }); }).gives(DType::Int32),
-      drawn("scaled_uniform", [=] { return Tensor::scaled_uniform(shape); }, [=](Draws& d) { return scaled(d.uniform(size), 2 / std::sqrt(24), -1 / std::sqrt(24)); }),
-      drawn("glorot_uniform", [=] { return Tensor::glorot_uniform(shape); }, [=](Draws& d) { const double b = std::sqrt(6.0 / 10); return scaled(d.uniform(size), 2 * b, -b); }),
-      drawn("kaiming_uniform", [=] { return Tensor::kaiming_uniform(shape); }, [=](Draws& d) { const double b = std::sqrt(6 / gain / fan_in); return scaled(d.uniform(size), 2 * b, -b); }),
-      drawn("kaiming_normal", [=] { return Tensor::kaiming_normal(shape); }, [=](Draws& d) { return scaled(d.normal(size), std::sqrt(2 / gain / fan_in)); }).within(16),
-      drawn("dropout: in training", [=] { const KnobScope training(Knob::TRAINING, 1); return Tensor::ones(shape).dropout(.25); },
-            [=](Draws& d) { return map(d.uniform(size), [](double v) { return v >= .25 ? 1 / .75 : 0; }); }),
+      drawn(
+          "rand", [=] { return Tensors{Tensor::rand({20}), Tensor::rand({3, 5}), Tensor::rand({})}; },
+          [](Draws& d) {
+            Arrays out;
+            for (const Index& s : {Index{20}, Index{3, 5}, Index{}}) out.push_back(d.uniform(s));
+            return out;
+          })
+          .exact(),
+      drawn(
+          "rand: half", [] { return Tensor::rand({7}, {DType::Float16}); },
+          [](Draws& d) {
+            const std::vector<uint32_t> w = d.words(4);
+            return build({7}, [&](I i) {
+              return std::ldexp((w[static_cast<size_t>(i[0] / 2)] >> (i[0] % 2 * 16) & 0xffff) >> 6, -10);
+            });
+          })
+          .gives(DType::Float16)
+          .exact(),
+      drawn(
+          "rand: bfloat16", [] { return Tensor::rand({4}, {DType::BFloat16}); },
+          [](Draws& d) {
+            const std::vector<uint32_t> w = d.words(2);
+            return build({4}, [&](I i) {
+              return std::ldexp((w[static_cast<size_t>(i[0] / 2)] >> (i[0] % 2 * 16) & 0xffff) >> 9, -7);
+            });
+          })
+          .gives(DType::BFloat16)
+          .exact(),
+      drawn(
+          "rand: double", [] { return Tensor::rand({3}, {DType::Float64}); },
+          [](Draws& d) {
+            const std::vector<uint32_t> w = d.words(6);
+            return build({3}, [&](I i) {
+              const auto k = static_cast<size_t>(2 * i[0]);
+              return std::ldexp(static_cast<double>((uint64_t{w[k + 1]} << 32 | w[k]) >> 12), -52);
+            });
+          })
+          .gives(DType::Float64)
+          .exact(),
+      drawn(
+          "manual_seed",
+          [] {
+            const Tensor a = Tensor::rand({3});
+            Tensor::manual_seed(1337);
+            return Tensors{a, Tensor::rand({3})};
+          },
+          [](Draws& d) {
+            const Array a = d.uniform({3});
+            return Arrays{a, a};
+          })
+          .exact(),
+      drawn(
+          "rand_like", [=] { return Tensor::ones(shape).rand_like(); },
+          [=](Draws& d) { return d.uniform(size); })
+          .exact(),
+      drawn(
+          "randn", [=] { return Tensor::randn(shape); }, [=](Draws& d) { return d.normal(size); })
+          .within(16),
+      drawn(
+          "randn_like", [=] { return Tensor::ones(shape).randn_like(); },
+          [=](Draws& d) { return d.normal(size); })
+          .within(16),
+      drawn(
+          "uniform", [=] { return Tensor::uniform(shape, -2, 5); },
+          [=](Draws& d) { return scaled(d.uniform(size), 7, -2); }),
+      drawn(
+          "normal", [=] { return Tensor::normal(shape, 3, 2); },
+          [=](Draws& d) { return scaled(d.normal(size), 2, 3); })
+          .within(16),
+      drawn(
+          "randint", [=] { return Tensor::randint(shape, 0, 9); },
+          [=](Draws& d) { return map(d.uniform(size), [](double v) { return std::floor(v * 9); }); })
+          .gives(DType::Int32),
+      drawn(
+          "scaled_uniform", [=] { return Tensor::scaled_uniform(shape); },
+          [=](Draws& d) { return scaled(d.uniform(size), 2 / std::sqrt(24), -1 / std::sqrt(24)); }),
+      drawn(
+          "glorot_uniform", [=] { return Tensor::glorot_uniform(shape); },
+          [=](Draws& d) {
+            const double b = std::sqrt(6.0 / 10);
+            return scaled(d.uniform(size), 2 * b, -b);
+          }),
+      drawn(
+          "kaiming_uniform", [=] { return Tensor::kaiming_uniform(shape); },
+          [=](Draws& d) {
+            const double b = std::sqrt(6 / gain / fan_in);
+            return scaled(d.uniform(size), 2 * b, -b);
+          }),
+      drawn(
+          "kaiming_normal", [=] { return Tensor::kaiming_normal(shape); },
+          [=](Draws& d) { return scaled(d.normal(size), std::sqrt(2 / gain / fan_in)); })
+          .within(16),
+      drawn(
+          "dropout: in training",
+          [=] {
+            const KnobScope training(Knob::TRAINING, 1);
+            return Tensor::ones(shape).dropout(.25);
+          },
+          [=](Draws& d) { return map(d.uniform(size), [](double v) { return v >= .25 ? 1 / .75 : 0; }); }),
   };
 }
 

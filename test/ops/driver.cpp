@@ -226,8 +226,10 @@ std::vector<std::string> problems(const Row& row) {
       note(out, where, [&] {
         Arrays got = one.forward(Layout::Plain);
         std::string problem = one.compare(got);
-        if (d == 0) oracle = std::move(got);
-        else if (problem.empty() && !oracle.empty()) problem = one.compare(got, oracle);
+        if (d == 0)
+          oracle = std::move(got);
+        else if (problem.empty() && !oracle.empty())
+          problem = one.compare(got, oracle);
         return problem;
       });
       if (is_main && row.any_layout && variant == row.dtypes[0]) {
@@ -239,8 +241,10 @@ std::vector<std::string> problems(const Row& row) {
       note(out, where, [&] {
         Arrays got = one.gradient();
         std::string problem = one.compare_gradient(got, expected_gradient);
-        if (d == 0) oracle_gradient = std::move(got);
-        else if (problem.empty() && !oracle_gradient.empty()) problem = one.compare_gradient(got, oracle_gradient);
+        if (d == 0)
+          oracle_gradient = std::move(got);
+        else if (problem.empty() && !oracle_gradient.empty())
+          problem = one.compare_gradient(got, oracle_gradient);
         return problem;
       });
     }

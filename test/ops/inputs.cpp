@@ -41,7 +41,8 @@ std::vector<int64_t> draw_positions(int64_t n, int64_t among, Random& random) {
 }  // namespace
 
 Array draw(const Input& input, DType dtype, Random& random) {
-  Array out{input.shape, input.values.empty() ? Values(static_cast<size_t>(count(input.shape))) : input.values};
+  Array out{input.shape,
+            input.values.empty() ? Values(static_cast<size_t>(count(input.shape))) : input.values};
   if (input.values.empty() && (input.whole || !is_float(dtype))) {
     const double low = is_unsigned(dtype) || is_bool(dtype) ? std::max(0.0, input.low) : input.low;
     const auto span = static_cast<int64_t>((is_bool(dtype) ? 1 : input.high) - low) + 1;
@@ -51,7 +52,8 @@ Array draw(const Input& input, DType dtype, Random& random) {
     while ((input.high - input.low) / step < static_cast<double>(out.size()) && step > 1e-5) step /= 2;
     const auto steps = static_cast<int64_t>((input.high - input.low) / step);
     const std::vector<int64_t> at = draw_positions(out.size(), steps, random);
-    for (size_t i = 0; i < at.size(); i++) out.data[i] = input.low + (static_cast<double>(at[i]) + 0.5) * step;
+    for (size_t i = 0; i < at.size(); i++)
+      out.data[i] = input.low + (static_cast<double>(at[i]) + 0.5) * step;
   }
   for (double& v : out.data) v = rounded(v, dtype);
   return out;

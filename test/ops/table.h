@@ -21,14 +21,14 @@ using Tensors = std::vector<Tensor>;
 
 // What an op gives: one tensor or several.
 struct Outputs {
-  Outputs(Tensor t) : list{std::move(t)} {}             // NOLINT(google-explicit-constructor)
-  Outputs(Tensors list) : list(std::move(list)) {}      // NOLINT(google-explicit-constructor)
+  Outputs(Tensor t) : list{std::move(t)} {}                   // NOLINT(google-explicit-constructor)
+  Outputs(Tensors list) : list(std::move(list)) {}            // NOLINT(google-explicit-constructor)
   Outputs(ValuesAndIndices v) : list{v.values, v.indices} {}  // NOLINT(google-explicit-constructor)
   Tensors list;
 };
 struct Expected {
-  Expected(Array a) : list{std::move(a)} {}          // NOLINT(google-explicit-constructor)
-  Expected(Arrays list) : list(std::move(list)) {}   // NOLINT(google-explicit-constructor)
+  Expected(Array a) : list{std::move(a)} {}         // NOLINT(google-explicit-constructor)
+  Expected(Arrays list) : list(std::move(list)) {}  // NOLINT(google-explicit-constructor)
   Arrays list;
 };
 
@@ -53,16 +53,16 @@ struct Input {
   Input with(std::vector<double> v) const;
   Input integers() const;
 };
-Input in(Index shape);                          // of the row's dtype
-Input ints(Index shape, int low, int high);     // int32 in [low, high]
+Input in(Index shape);                       // of the row's dtype
+Input ints(Index shape, int low, int high);  // int32 in [low, high]
 Input bools(Index shape);
 Input given(Index shape, std::vector<double> v);  // of the row's dtype
 
 // The dtype of a result.
 struct Result {
   enum class Kind { Same, Float, Sum, Fixed };
-  Result(Kind kind) : kind(kind) {}                       // NOLINT(google-explicit-constructor)
-  Result(DType d) : kind(Kind::Fixed), dtype(d) {}        // NOLINT(google-explicit-constructor)
+  Result(Kind kind) : kind(kind) {}                 // NOLINT(google-explicit-constructor)
+  Result(DType d) : kind(Kind::Fixed), dtype(d) {}  // NOLINT(google-explicit-constructor)
   DType of(DType variant) const;
   Kind kind;
   DType dtype = DType::Void;
@@ -77,7 +77,7 @@ struct Row {
 
   // Options. Tolerances are in units of the result's epsilon, times max(1, |expected|), plus an absolute
   // part for methods that are approximations.
-  std::vector<DType> dtypes = {DType::Float32};  // variants
+  std::vector<DType> dtypes = {DType::Float32};        // variants
   std::vector<Result> results = {Result::Kind::Same};  // the last one stands for all further outputs
   double ulps = 4;
   double absolute = 0;
@@ -112,19 +112,24 @@ struct Row {
   template <class R, class E, class F>
   static std::function<R(const std::vector<E>&)> apply(F f) {
     return [f = std::move(f)](const std::vector<E>& v) -> R {
-      if constexpr (std::is_invocable_v<F, const std::vector<E>&>) return f(v);
-      else if constexpr (std::is_invocable_v<F>) return f();
-      else if constexpr (std::is_invocable_v<F, const E&>) return f(v.at(0));
-      else if constexpr (std::is_invocable_v<F, const E&, const E&>) return f(v.at(0), v.at(1));
+      if constexpr (std::is_invocable_v<F, const std::vector<E>&>)
+        return f(v);
+      else if constexpr (std::is_invocable_v<F>)
+        return f();
+      else if constexpr (std::is_invocable_v<F, const E&>)
+        return f(v.at(0));
+      else if constexpr (std::is_invocable_v<F, const E&, const E&>)
+        return f(v.at(0), v.at(1));
       else if constexpr (std::is_invocable_v<F, const E&, const E&, const E&>)
         return f(v.at(0), v.at(1), v.at(2));
-      else return f(v.at(0), v.at(1), v.at(2), v.at(3));
+      else
+        return f(v.at(0), v.at(1), v.at(2), v.at(3));
     };
   }
 };
 
 inline const std::vector<DType> kFloats = {DType::Float32, DType::Float16, DType::BFloat16, DType::Float64};
-inline const std::vector<DType> kInts = {DType::Int32, DType::Int8,  DType::UInt8,  DType::Int16,
+inline const std::vector<DType> kInts = {DType::Int32,  DType::Int8,   DType::UInt8, DType::Int16,
                                          DType::UInt16, DType::UInt32, DType::Int64, DType::UInt64};
 inline const std::vector<DType> kNumbers = {DType::Float32, DType::Float16, DType::BFloat16, DType::Float64,
                                             DType::Int32,   DType::Int8,    DType::UInt8,    DType::Int64};
@@ -146,7 +151,7 @@ struct RegisteredTable {
 };
 
 // A table, made by a function, as one test case.
-#define TABLE_TEST_CASE(title, make)                                              \
+#define TABLE_TEST_CASE(title, make)                                            \
   static const lathe::ops::RegisteredTable DOCTEST_ANONYMOUS(ops_table_)(make); \
   TEST_CASE(title) { lathe::ops::run(make()); }
 

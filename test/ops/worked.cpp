@@ -1,5 +1,5 @@
-// Worked values: the expressions of the specification of the tensor interface and the numbers that they give, on every
-// device.
+// Worked values: the expressions of the specification of the tensor interface and the numbers that they give,
+// on every device.
 #include "base/knobs.h"
 #include "ops/table.h"
 
@@ -17,7 +17,8 @@ const Slice all, backwards{none, none, -1};
 
 // The operands that the expressions name.
 struct Operands {
-  Tensor A = Tensor::arange(6).reshape({2, 3}), B = Tensor::arange(24).reshape({2, 3, 4}), r = Tensor::arange(4);
+  Tensor A = Tensor::arange(6).reshape({2, 3}), B = Tensor::arange(24).reshape({2, 3, 4}),
+         r = Tensor::arange(4);
   Tensor z = Tensor::from({-2, -.5, 0, 1, 3}), w = Tensor::from({.1, .5, .9});
   Tensor m = Tensor::from({{1., 2., 3.}, {2., 2., 5.}});
   Tensor img = Tensor::arange(16).to_float().reshape({1, 1, 4, 4}), k = Tensor::ones({1, 1, 2, 2});
@@ -31,7 +32,8 @@ struct Worked {
   const char* expected;  // numbers in row-major order; '/' only separates rows for the reader
 };
 
-#define WORKED(expression, expected) Worked{#expression, expression, expected}
+#define WORKED(expression, expected) \
+  Worked { #expression, expression, expected }
 
 std::vector<Worked> indexing(const Operands& o) {
   const auto& [A, B, r, z, w, m, img, k, logits, y, square, I2] = o;
@@ -87,7 +89,8 @@ std::vector<Worked> movement(const Operands& o) {
 }
 
 std::vector<Worked> arithmetic(const Operands&) {
-  const Tensor seven = Tensor::from({7, -7}), half = Tensor::from({7.5, -7.5}), nan = Tensor::from({double{NAN}});
+  const Tensor seven = Tensor::from({7, -7}), half = Tensor::from({7.5, -7.5}),
+               nan = Tensor::from({double{NAN}});
   return {
       WORKED(seven.div_floor(2), "3 -4"),
       WORKED(seven % 3, "1 2"),
@@ -184,13 +187,15 @@ std::vector<Worked> products(const Operands& o) {
       WORKED(Tensor::einsum("ij->", {m}), "15"),
       WORKED(img.avg_pool2d(), "2.5 4.5 / 10.5 12.5"),
       WORKED(img.avg_pool2d({3, 3}, {.stride = 2, .padding = 1}), "1.111111 2.666667 / 5.666667 10"),
-      WORKED(img.avg_pool2d({3, 3}, {.stride = 2, .padding = 1, .count_include_pad = false}), "2.5 4 / 8.5 10"),
+      WORKED(img.avg_pool2d({3, 3}, {.stride = 2, .padding = 1, .count_include_pad = false}),
+             "2.5 4 / 8.5 10"),
       WORKED(img.avg_pool2d({3, 3}, {.stride = 2, .ceil_mode = true}), "5 6.5 / 11 12.5"),
       WORKED(img.max_pool2d(), "5 7 / 13 15"),
       WORKED(img.conv2d(k, {}, {.stride = 2}), "10 18 / 42 50"),
       WORKED(img.conv2d(k, {}, {.padding = 1, .dilation = 2}).at(0, 0, 0), "5 10 12 6"),
       WORKED(small.conv_transpose2d(k, {}, {.stride = 2}), "1 1 2 2 / 1 1 2 2 / 3 3 4 4 / 3 3 4 4"),
-      WORKED(small.conv_transpose2d(k, {}, {.stride = 2, .padding = 1, .output_padding = 1}), "1 2 2 / 3 4 4 / 3 4 4"),
+      WORKED(small.conv_transpose2d(k, {}, {.stride = 2, .padding = 1, .output_padding = 1}),
+             "1 2 2 / 3 4 4 / 3 4 4"),
       WORKED(I2.scaled_dot_product_attention(I2, I2), ".6697615 .3302385 / .3302385 .6697615"),
       WORKED(I2.scaled_dot_product_attention(I2, I2, {}, {.is_causal = true}), "1 0 / .3302385 .6697615"),
   };

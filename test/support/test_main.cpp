@@ -69,6 +69,9 @@ TempDir::~TempDir() {
 
 int main(int argc, char** argv) {
   using namespace lathe::test;
+  for (int i = 1; i < argc; i++)
+    if (std::string_view(argv[i]) == "--update")
+      ::setenv("GOLDEN_UPDATE", "1", 1);  // golden files are rewritten
   doctest::Context context(argc, argv);
   int code = context.run();
   if (context.shouldExit() || code != 0) return code;

@@ -1,8 +1,11 @@
 // How many kernels a graph takes. The numbers are upper bounds: fewer is a pass, values are checked
 // elsewhere.
+#include "base/clock.h"
 #include "engine/counters.h"
+#include "schedule/schedule.h"
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -435,7 +438,9 @@ TEST_CASE("arange and indexing fuse") {
        [] { return std::vector{Tensor::arange(16, kNull).pool(3).sum(-1) + e({14}, DType::Int32)}; }},
       {"clone of an arange", 1, [] { return std::vector{Tensor::arange(16, kNull).clone("NULL")}; }},
       {"x + an element of a cloned arange, sum", 2,
-       [] { return std::vector{(e({4}, DType::Int32) + Tensor::arange(16, kNull).clone("NULL").at(2)).sum()}; }},
+       [] {
+         return std::vector{(e({4}, DType::Int32) + Tensor::arange(16, kNull).clone("NULL").at(2)).sum()};
+       }},
       {"x+arange expanded", 1,
        [] {
          return std::vector{e({4, 8}, DType::Int32) +
@@ -593,6 +598,24 @@ TEST_CASE("assignment") {
          return std::vector{x};
        }},
   });
+}
+
+TEST_CASE("the time to schedule grows no faster than the graph") {
+  const auto graph = [](int nodes) {
+    const Tensor x = e({16, 16});
+    Tensor y = x;
+    for (int i = 0; i < nodes / 3; i++) y = (y + x.sum(1, true)).exp2() * 2;
+    return y.uop();
+  };
+  const UOp small = graph(400), large = graph(1600);
+  double best[2] = {1e9, 1e9};
+  for (int i = 0; i < 10; i++)
+    for (int k : {0, 1}) {
+      const double start = now_seconds();
+      make_schedule({k ? &large : &small, 1});
+      best[k] = std::min(best[k], now_seconds() - start);
+    }
+  CHECK(best[1] < 8 * best[0]);
 }
 
 }  // namespace lathe

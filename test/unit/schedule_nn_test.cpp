@@ -120,6 +120,15 @@ TEST_CASE("batch normalisation") {
   CHECK(kernels_of(wanted) <= 10);
 }
 
+TEST_CASE("reductions within reductions and in their readers") {
+  const Tensor x = floats({1, -2, 3, -4, 5, 6, -7, 1}, {2, 2, 2});
+  check_values(x.sum(2).relu().sum(1), {0, 11});
+  // A total is short enough to be computed in its reader.
+  const Tensor shares = x / x.sum();
+  CHECK(kernels_of({shares}) == 1);
+  check_values(shares, {1. / 3, -2. / 3, 1, -4. / 3, 5. / 3, 2, -7. / 3, 1. / 3});
+}
+
 TEST_CASE("kernels keep within a limit of buffers") {
   const KnobScope scope(Knob::MAX_KERNEL_BUFFERS, 8);
   std::vector<Tensor> inputs;
