@@ -355,6 +355,7 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
     user_runtime_error("setitem dtype mismatch: {} != {}", dtype_text(dtype()), dtype_text(value.dtype()));
   const Gathers g(axes);
   const Tensor written = g.dims.empty() ? same_type.expand(view.shape()) : merge_selected(view, g, same_type);
+  if (view.numel() == SInt(0)) return;
   const UOp base = view_base(uop());
   if (is_storage(base) && pads(view.uop(), base)) {
     // A step that does not divide its axis shows elements that are not in memory: all of the memory is

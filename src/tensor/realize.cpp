@@ -215,6 +215,7 @@ void Tensor::write(const UOp& given, bool is_temporary) {
     user_runtime_error("assign dtype mismatch {} != {}", dtype_text(target.dtype()),
                        dtype_text(value.dtype()));
 
+  if (lathe::prod(target.shape()) == SInt(0)) return;
   const UOp base = view_base(target);
   if (!is_storage(base)) {
     if (is_temporary)

@@ -55,6 +55,11 @@ Rows arithmetic() {
       pairs(
           "mul: bool", [](T x, T y) { return x.mul(y); }, [](double x, double y) { return x * y; })
           .on({DType::Bool}),
+  };
+}
+
+Rows divisions() {
+  return {
       quotients(
           "div", [](T x, T y) { return x.div(y); }, [](double x, double y) { return x / y; })
           .on(kFloats),
@@ -92,6 +97,11 @@ Rows arithmetic() {
           .on({DType::Int32, DType::Int8, DType::Int64, DType::Float32})
           .exact()
           .no_gradient(),
+  };
+}
+
+Rows powers_and_extremes() {
+  return {
       pairs(
           "pow", [](T x, T y) { return x.pow(y); }, std::pow, .25, 3)
           .on(kFloat)
@@ -130,6 +140,11 @@ Rows arithmetic() {
       pairs(
           "minimum: the ends of the range", [](T x, T y) { return x.minimum(y); }, std::fmin, -128, 127)
           .on({DType::Int8, DType::UInt8, DType::Bool}),
+  };
+}
+
+Rows blends() {
+  return {
       Row(
           "copysign", {in({3, 5}), in({3, 5})}, [](T x, T y) { return x.copysign(y); },
           [](A x, A y) { return map(x, y, [](double a, double b) { return std::copysign(a, b); }); })
@@ -336,6 +351,9 @@ Rows broadcasting() {
 }  // namespace
 
 TABLE_TEST_CASE("arithmetic", arithmetic)
+TABLE_TEST_CASE("divisions", divisions)
+TABLE_TEST_CASE("powers and extremes", powers_and_extremes)
+TABLE_TEST_CASE("signs and blends", blends)
 TABLE_TEST_CASE("bits", bits)
 TABLE_TEST_CASE("comparisons", comparisons)
 TABLE_TEST_CASE("broadcasting and operators", broadcasting)

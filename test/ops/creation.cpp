@@ -57,6 +57,11 @@ Rows values() {
           },
           [] { return Arrays{{{3}, {1, 256, 65535}}, {{3, 2}, {1, 0, 0, 1, -1, -1}}}; })
           .gives({DType::UInt16, DType::Int8}),
+  };
+}
+
+Rows fills() {
+  return {
       Row(
           "full", {},
           [] {
@@ -256,7 +261,6 @@ Array scaled(Array a, double by, double plus = 0) {
 Rows random_numbers() {
   const Shape shape{4, 6};
   const Index size{4, 6};
-  const double fan_in = 6, gain = 1 + .01 * .01;
   return {
       drawn(
           "rand", [=] { return Tensors{Tensor::rand({20}), Tensor::rand({3, 5}), Tensor::rand({})}; },
@@ -313,6 +317,14 @@ Rows random_numbers() {
           "rand_like", [=] { return Tensor::ones(shape).rand_like(); },
           [=](Draws& d) { return d.uniform(size); })
           .exact(),
+  };
+}
+
+Rows distributions() {
+  const Shape shape{4, 6};
+  const Index size{4, 6};
+  const double fan_in = 6, gain = 1 + .01 * .01;
+  return {
       drawn(
           "randn", [=] { return Tensor::randn(shape); }, [=](Draws& d) { return d.normal(size); })
           .within(16),
@@ -363,5 +375,7 @@ Rows random_numbers() {
 }  // namespace
 
 TABLE_TEST_CASE("values", values)
+TABLE_TEST_CASE("fills", fills)
 TABLE_TEST_CASE("number sequences", sequences)
 TABLE_TEST_CASE("random numbers", random_numbers)
+TABLE_TEST_CASE("distributions", distributions)

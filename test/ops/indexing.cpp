@@ -132,6 +132,11 @@ Rows gathers() {
                           build({3}, [&](I i) { return wrapped(x, {whole(b.at(i[0]))}); })};
           })
           .exact(),
+  };
+}
+
+Rows lookups() {
+  return {
       Row(
           "index: an embedding", {in({30, 8}), ints({4, 3}, 0, 29)}, [](T x, T i) { return x.at(i); },
           [](A x, A at) {
@@ -189,6 +194,11 @@ Rows scatters() {
             return map(x, m, v, [](double a, double k, double b) { return k != 0 ? b : a; });
           })
           .exact(),
+  };
+}
+
+Rows selections() {
+  return {
       Row(
           "set: a slice", {in({4, 5}), in({2, 5})},
           [](T x, T v) {
@@ -228,6 +238,15 @@ Rows scatters() {
           .exact()
           .on({DType::Float32, DType::Int8, DType::Float16}),
       Row(
+          "set: nothing", {in({4, 2})},
+          [](T x) {
+            Tensor y = x.clone();
+            y.set({Slice{2, 2}}, 5);
+            return y;
+          },
+          [](A x) { return x; })
+          .exact(),
+      Row(
           "set: positions of a tensor", {in({4, 2}), given({3}, {2, 0, 2}).of(DType::Int32), in({3, 2})},
           [](T x, T i, T v) {
             Tensor y = x.clone();
@@ -254,23 +273,6 @@ Rows scatters() {
 }
 
 Rows writes() {
-  const auto compound = [](const char* name, Tensor& (*op)(Tensor&, T), double (*f)(double, double),
-                           std::vector<DType> dtypes) {
-    return Row(
-               name, {in({3, 4}).range(1, 9), in({4}).range(1, 3)},
-               [=](T x, T y) {
-                 Tensor z = x.clone();
-                 op(z, y);
-                 return z;
-               },
-               [=](A x, A y) { return map(x, y, f); })
-        .on(std::move(dtypes))
-        .within(8)
-        .no_gradient();
-  };
-  const std::vector<DType> floats = {DType::Float32, DType::Float16},
-                           numbers = {DType::Float32, DType::Int32},
-                           whole_numbers = {DType::Int32, DType::UInt8};
   return {
       Row(
           "assign", {in({3, 4}), in({4})},
@@ -322,36 +324,58 @@ Rows writes() {
             return z;
           },
           [](A, A y) { return map(y, [](double v) { return v + 1; }); }),
+  };
+}
+
+const std::vector<DType> kSome = {DType::Float32, DType::Int32}, kWhole = {DType::Int32, DType::UInt8};
+
+Row compound(const char* name, Tensor& (*op)(Tensor&, T), double (*f)(double, double),
+             std::vector<DType> dtypes) {
+  return Row(
+             name, {in({3, 4}).range(1, 9), in({4}).range(1, 3)},
+             [=](T x, T y) {
+               Tensor z = x.clone();
+               op(z, y);
+               return z;
+             },
+             [=](A x, A y) { return map(x, y, f); })
+      .on(std::move(dtypes))
+      .within(8)
+      .no_gradient();
+}
+
+Rows compound_writes() {
+  return {
       compound(
           "operator+=", [](Tensor& x, T y) -> Tensor& { return x += y; },
-          [](double x, double y) { return x + y; }, numbers),
+          [](double x, double y) { return x + y; }, kSome),
       compound(
           "operator-=", [](Tensor& x, T y) -> Tensor& { return x -= y; },
-          [](double x, double y) { return x - y; }, numbers),
+          [](double x, double y) { return x - y; }, kSome),
       compound(
           "operator*=", [](Tensor& x, T y) -> Tensor& { return x *= y; },
-          [](double x, double y) { return x * y; }, numbers),
+          [](double x, double y) { return x * y; }, kSome),
       compound(
           "operator/=", [](Tensor& x, T y) -> Tensor& { return x /= y; },
-          [](double x, double y) { return x / y; }, floats),
+          [](double x, double y) { return x / y; }, {DType::Float32, DType::Float16}),
       compound(
           "operator%=", [](Tensor& x, T y) -> Tensor& { return x %= y; },
-          [](double x, double y) { return std::fmod(x, y); }, numbers),
+          [](double x, double y) { return std::fmod(x, y); }, kSome),
       compound(
           "operator&=", [](Tensor& x, T y) -> Tensor& { return x &= y; },
-          [](double x, double y) { return double(whole(x) & whole(y)); }, whole_numbers),
+          [](double x, double y) { return double(whole(x) & whole(y)); }, kWhole),
       compound(
           "operator|=", [](Tensor& x, T y) -> Tensor& { return x |= y; },
-          [](double x, double y) { return double(whole(x) | whole(y)); }, whole_numbers),
+          [](double x, double y) { return double(whole(x) | whole(y)); }, kWhole),
       compound(
           "operator^=", [](Tensor& x, T y) -> Tensor& { return x ^= y; },
-          [](double x, double y) { return double(whole(x) ^ whole(y)); }, whole_numbers),
+          [](double x, double y) { return double(whole(x) ^ whole(y)); }, kWhole),
       compound(
           "operator<<=", [](Tensor& x, T y) -> Tensor& { return x <<= y; },
-          [](double x, double y) { return x * std::exp2(y); }, whole_numbers),
+          [](double x, double y) { return x * std::exp2(y); }, kWhole),
       compound(
           "operator>>=", [](Tensor& x, T y) -> Tensor& { return x >>= y; },
-          [](double x, double y) { return std::floor(x * std::exp2(-y)); }, whole_numbers),
+          [](double x, double y) { return std::floor(x * std::exp2(-y)); }, kWhole),
   };
 }
 
@@ -359,5 +383,8 @@ Rows writes() {
 
 TABLE_TEST_CASE("slices and positions", slices)
 TABLE_TEST_CASE("gathers", gathers)
-TABLE_TEST_CASE("scatters and selections written", scatters)
+TABLE_TEST_CASE("lookups", lookups)
+TABLE_TEST_CASE("scatters", scatters)
+TABLE_TEST_CASE("selections written", selections)
 TABLE_TEST_CASE("writes", writes)
+TABLE_TEST_CASE("operators that write", compound_writes)

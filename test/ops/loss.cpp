@@ -80,12 +80,14 @@ Rows binary() {
   };
 }
 
+// A class for each of four rows; the second has rows of none.
+Input labels() { return given({4}, {2, 0, 4, 1}).of(DType::Int32); }
+Input partial_labels() { return given({4}, {2, -1, 4, -1}).of(DType::Int32); }
+
 Rows classes() {
-  const Input labels = given({4}, {2, 0, 4, 1}).of(DType::Int32),
-              with_ignored = given({4}, {2, -1, 4, -1}).of(DType::Int32);
   return {
       Row(
-          "sparse_categorical_crossentropy", {in({4, 5}), labels},
+          "sparse_categorical_crossentropy", {in({4, 5}), labels()},
           [](T x, T y) {
             Tensors out;
             for (Reduction r : kReductions)
@@ -96,17 +98,17 @@ Rows classes() {
           .within(8)
           .everywhere(),
       Row(
-          "sparse_categorical_crossentropy: smoothing", {in({4, 5}), labels},
+          "sparse_categorical_crossentropy: smoothing", {in({4, 5}), labels()},
           [](T x, T y) { return x.sparse_categorical_crossentropy(y, {.label_smoothing = .2}); },
           [](A x, A y) { return reduced(row_losses(x, y, .2))[2]; })
           .within(8),
       Row(
-          "sparse_categorical_crossentropy: a label of no class", {in({4, 5}), with_ignored},
+          "sparse_categorical_crossentropy: a label of no class", {in({4, 5}), partial_labels()},
           [](T x, T y) { return x.sparse_categorical_crossentropy(y); },
           [](A x, A y) { return reduced(row_losses(x, y, 0))[2]; })
           .within(8),
       Row(
-          "sparse_categorical_crossentropy: an ignored label", {in({4, 5}), labels},
+          "sparse_categorical_crossentropy: an ignored label", {in({4, 5}), labels()},
           [](T x, T y) { return x.sparse_categorical_crossentropy(y, {.ignore_index = 4}); },
           [](A x, A y) {
             const Array l = row_losses(x, y, 0);
@@ -119,8 +121,13 @@ Rows classes() {
           [](T x, T y) { return x.sparse_categorical_crossentropy(y, {.reduction = Reduction::None}); },
           [](A x, A y) { return reshape(row_losses(reshape(x, {4, 5}), reshape(y, {4}), 0), {2, 2}); })
           .within(8),
+  };
+}
+
+Rows cross_entropies() {
+  return {
       Row(
-          "cross_entropy", {in({4, 5}), labels},
+          "cross_entropy", {in({4, 5}), labels()},
           [](T x, T y) {
             Tensors out;
             for (Reduction r : kReductions) out.push_back(x.cross_entropy(y, {.reduction = r}));
@@ -129,7 +136,7 @@ Rows classes() {
           [](A x, A y) { return reduced(row_losses(x, y, 0)); })
           .within(8),
       Row(
-          "cross_entropy: smoothing", {in({4, 5}), labels},
+          "cross_entropy: smoothing", {in({4, 5}), labels()},
           [](T x, T y) { return x.cross_entropy(y, {.label_smoothing = .2}); },
           [](A x, A y) { return reduced(row_losses(x, y, .2))[2]; })
           .within(8),
@@ -149,14 +156,14 @@ Rows classes() {
           })
           .within(16),
       Row(
-          "nll_loss", {in({4, 5}), labels},
+          "nll_loss", {in({4, 5}), labels()},
           [](T x, T y) { return Tensors{x.nll_loss(y), x.nll_loss(y, {}, {.reduction = Reduction::None})}; },
           [](A x, A y) {
             const Array l = build({4}, [&](I i) { return -x.at(i[0], y.at(i[0])); });
             return Arrays{fold(l, {0}, mean), l};
           }),
       Row(
-          "nll_loss: weights and an ignored label", {in({4, 5}), labels, in({5}).range(.5, 2)},
+          "nll_loss: weights and an ignored label", {in({4, 5}), labels(), in({5}).range(.5, 2)},
           [](T x, T y, T w) { return x.nll_loss(y, w, {.ignore_index = 4}); },
           [](A x, A y, A w) {
             double s = 0, all = 0;
@@ -174,3 +181,4 @@ Rows classes() {
 
 TABLE_TEST_CASE("losses of probabilities", binary)
 TABLE_TEST_CASE("losses of classes", classes)
+TABLE_TEST_CASE("cross entropies", cross_entropies)

@@ -101,6 +101,11 @@ Rows orders() {
           [](I i) { return Index{i[0] + 1, i[0]}; }),
       moved(
           "diagonal: outside", {2, 2}, [](T x) { return x.diagonal(5); }, {0}, [](I i) { return i; }),
+  };
+}
+
+Rows windows() {
+  return {
       moved(
           "unfold", {3, 7}, [](T x) { return x.unfold(1, 3, 2); }, {3, 3, 3},
           [](I i) { return Index{i[0], i[1] * 2 + i[2]}; }),
@@ -144,23 +149,17 @@ Rows orders() {
   };
 }
 
+// x with its corner at (top, left), `fill` around it.
+auto padded(int64_t top, int64_t left, double fill, Index shape) {
+  return [=](A x) {
+    return build(shape, [&](I i) {
+      const int64_t r = i[0] - top, c = i[1] - left;
+      return r >= 0 && r < x.shape[0] && c >= 0 && c < x.shape[1] ? x.at(r, c) : fill;
+    });
+  };
+}
+
 Rows cuts() {
-  // Zero outside of the input.
-  const auto padded = [](int64_t top, int64_t left, double fill, Index shape) {
-    return [=](A x) {
-      return build(shape, [&](I i) {
-        const int64_t r = i[0] - top, c = i[1] - left;
-        return r >= 0 && r < x.shape[0] && c >= 0 && c < x.shape[1] ? x.at(r, c) : fill;
-      });
-    };
-  };
-  // A line in which each element of the result has a position in [-n, 2n).
-  const auto line = [](int64_t before, int64_t length, int64_t (*position)(int64_t i, int64_t n)) {
-    return [=](A x) {
-      return build({x.shape[0], length},
-                   [&](I i) { return x.at(i[0], position(i[1] - before, x.shape[1])); });
-    };
-  };
   return {
       moved(
           "shrink", {4, 5}, [](T x) { return x.shrink({{1, 3}, none}); }, {2, 5},
@@ -195,19 +194,31 @@ Rows cuts() {
       Row(
           "pad: bool", {bools({2, 3})}, [](T x) { return x.pad({1, 1}); }, padded(0, 1, 0, {2, 5}))
           .gives(DType::Bool),
+  };
+}
+
+// Lines in which each element of the result has a position in [-n, 2n) of an axis of n elements.
+auto continued(int64_t before, int64_t length, int64_t (*position)(int64_t i, int64_t n)) {
+  return [=](A x) {
+    return build({x.shape[0], length}, [&](I i) { return x.at(i[0], position(i[1] - before, x.shape[1])); });
+  };
+}
+
+Rows copying_pads() {
+  return {
       Row(
           "pad: circular", {in({2, 4})}, [](T x) { return x.pad({3, 2}, PadMode::Circular); },
-          line(3, 9, [](int64_t i, int64_t n) { return positive(i, n); }))
+          continued(3, 9, [](int64_t i, int64_t n) { return positive(i, n); }))
           .exact(),
       Row(
           "pad: reflect", {in({2, 4})}, [](T x) { return x.pad({3, 2}, PadMode::Reflect); },
-          line(3, 9, [](int64_t i, int64_t n) { return i < 0    ? -i
-                                                       : i >= n ? 2 * n - 2 - i
-                                                                : i; }))
+          continued(3, 9, [](int64_t i, int64_t n) { return i < 0    ? -i
+                                                            : i >= n ? 2 * n - 2 - i
+                                                                     : i; }))
           .exact(),
       Row(
           "pad: replicate", {in({2, 4})}, [](T x) { return x.pad({3, 2}, PadMode::Replicate); },
-          line(3, 9, [](int64_t i, int64_t n) { return std::clamp<int64_t>(i, 0, n - 1); }))
+          continued(3, 9, [](int64_t i, int64_t n) { return std::clamp<int64_t>(i, 0, n - 1); }))
           .exact(),
       Row(
           "pad: reflect, both axes", {in({3, 3})}, [](T x) { return x.pad({1, 1, 1, 1}, PadMode::Reflect); },
@@ -246,21 +257,18 @@ Rows cuts() {
   };
 }
 
+auto joined(size_t axis, Index shape) {
+  return [=](const Arrays& x) {
+    return build(shape, [&](I i) {
+      Index at = i;
+      size_t k = 0;
+      while (at[axis] >= x[k].shape[axis]) at[axis] -= x[k++].shape[axis];
+      return x[k](at);
+    });
+  };
+}
+
 Rows joins() {
-  const auto joined = [](int axis, Index shape) {
-    return [=](const Arrays& x) {
-      return build(shape, [&](I i) {
-        Index at = i;
-        size_t k = 0;
-        while (at[static_cast<size_t>(axis)] >= x[k].shape[static_cast<size_t>(axis)])
-          at[static_cast<size_t>(axis)] -= x[k++].shape[static_cast<size_t>(axis)];
-        return x[k](at);
-      });
-    };
-  };
-  const auto piece = [](A x, int64_t from, int64_t n) {
-    return build({x.shape[0], n}, [&](I i) { return x.at(i[0], i[1] + from); });
-  };
   return {
       Row(
           "cat", {in({2, 3}), in({2, 3})}, [](T x, T y) { return Tensor::cat({x, y}, 1); }, joined(1, {2, 6}))
@@ -301,17 +309,27 @@ Rows joins() {
             return build({2, 3, 2}, [&](I i) { return x[static_cast<size_t>(i[2])].at(i[0], i[1]); });
           })
           .exact(),
+  };
+}
+
+// Columns of a matrix.
+Array piece(A x, int64_t from, int64_t n) {
+  return build({x.shape[0], n}, [&](I i) { return x.at(i[0], i[1] + from); });
+}
+
+Rows pieces() {
+  return {
       Row(
           "split", {in({2, 7})}, [](T x) { return x.split({1, 4, 2}, 1); },
-          [=](A x) { return Arrays{piece(x, 0, 1), piece(x, 1, 4), piece(x, 5, 2)}; })
+          [](A x) { return Arrays{piece(x, 0, 1), piece(x, 1, 4), piece(x, 5, 2)}; })
           .exact(),
       Row(
           "split: equal", {in({2, 7})}, [](T x) { return x.split(3, -1); },
-          [=](A x) { return Arrays{piece(x, 0, 3), piece(x, 3, 3), piece(x, 6, 1)}; })
+          [](A x) { return Arrays{piece(x, 0, 3), piece(x, 3, 3), piece(x, 6, 1)}; })
           .exact(),
       Row(
           "chunk", {in({2, 7})}, [](T x) { return x.chunk(2, 1); },
-          [=](A x) { return Arrays{piece(x, 0, 4), piece(x, 4, 3)}; })
+          [](A x) { return Arrays{piece(x, 0, 4), piece(x, 4, 3)}; })
           .exact(),
       Row(
           "meshgrid", {in({2}), in({3})}, [](T x, T y) { return Tensor::meshgrid({x, y}); },
@@ -333,6 +351,9 @@ Rows joins() {
 }  // namespace
 
 TABLE_TEST_CASE("shapes", shapes)
-TABLE_TEST_CASE("orders and windows", orders)
+TABLE_TEST_CASE("orders", orders)
+TABLE_TEST_CASE("windows and copies", windows)
 TABLE_TEST_CASE("cuts and paddings", cuts)
-TABLE_TEST_CASE("joins and pieces", joins)
+TABLE_TEST_CASE("paddings that copy", copying_pads)
+TABLE_TEST_CASE("joins", joins)
+TABLE_TEST_CASE("pieces", pieces)

@@ -41,7 +41,7 @@ Values unit_length(const Values& v, double p) {
   return out;
 }
 
-Rows normalizations() {
+Rows softmaxes() {
   return {
       Row(
           "softmax", {in({3, 7})}, [](T x) { return x.softmax(); }, [](A x) { return along(x, 1, softmax); })
@@ -76,6 +76,11 @@ Rows normalizations() {
       Row(
           "softmin", {in({3, 7})}, [](T x) { return x.softmin(); },
           [](A x) { return along(map(x, [](double v) { return -v; }), 1, softmax); }),
+  };
+}
+
+Rows normalizations() {
+  return {
       Row(
           "normalize", {in({3, 5})},
           [](T x) { return Tensors{x.normalize(), x.normalize(1), x.normalize(3, 0)}; },
@@ -218,6 +223,7 @@ Rows dropouts() {
 
 }  // namespace
 
+TABLE_TEST_CASE("softmax", softmaxes)
 TABLE_TEST_CASE("normalizations", normalizations)
 TABLE_TEST_CASE("attention", attentions)
 TABLE_TEST_CASE("dropout outside of training", dropouts)
