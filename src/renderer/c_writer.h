@@ -40,7 +40,7 @@ class CWriter {
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {
     body_.append(static_cast<size_t>(2 * depth_), ' ');
-    fmt::format_to(std::back_inserter(body_), format, std::forward<T>(args)...);
+    body_ += fmt::format(format, std::forward<T>(args)...);
     body_ += '\n';
   }
 

@@ -21,8 +21,8 @@ class LlvmWriter {
   // Output.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {
-    fmt::format_to(std::back_inserter(body_), "  ");
-    fmt::format_to(std::back_inserter(body_), format, std::forward<T>(args)...);
+    body_ += "  ";
+    body_ += fmt::format(format, std::forward<T>(args)...);
     body_ += '\n';
   }
   // "%valN = …"; returns the name.

@@ -46,6 +46,7 @@ void regroup(std::span<const UOp> out, std::span<const SInt> out_sizes, std::spa
 }
 
 Coords reshape_coords(const Shape& in_shape, const Shape& out_shape, const Coords& out) {
+  if (prod(in_shape) == SInt(0)) return Coords(in_shape.size(), constant(0));  // no element has coordinates
   Coords in;
   size_t i = 0, o = 0;
   while (i < in_shape.size() || o < out_shape.size()) {

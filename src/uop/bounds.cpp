@@ -1,6 +1,7 @@
 // Inclusive value ranges. Interval arithmetic on integers and booleans; floats only where a rule below says
 // so, else the whole type. A result that could leave its type's range gives the whole range: arithmetic wraps
 // there.
+#include "uop/linear_terms.h"
 #include "uop/uop.h"
 
 #include <algorithm>
@@ -26,11 +27,6 @@ Bounds fit(DType d, int128 lo, int128 hi) {
   if (is_bool(d)) return {Scalar(lo != 0), Scalar(hi != 0)};
   if (lo < min_value(d).as_int() || hi > max_value(d).as_int()) return full(d);
   return {Scalar(lo), Scalar(hi)};
-}
-
-int128 floor_div(int128 a, int128 b) {
-  const int128 q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 
 Bounds of_product(DType d, Interval a, Interval b) {

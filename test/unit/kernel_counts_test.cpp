@@ -1,6 +1,5 @@
 // How many kernels a graph takes. The numbers are upper bounds: fewer is a pass, values are checked
 // elsewhere.
-#include "base/clock.h"
 #include "engine/counters.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
