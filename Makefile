@@ -3,20 +3,21 @@
 BUILD := build/release
 
 help:
-	@echo 'make build   build everything into $(BUILD)'
+	@echo 'make build   build the library, the command and the examples into $(BUILD)'
 	@echo 'make demo    build, then run the demonstration'
-	@echo 'make test    build, then run the tests'
+	@echo 'make test    build that and the tests, then run them'
 	@echo 'Each first installs the Debian packages that are missing (as root or with sudo).'
 
 build:
 	@tools/setup
 	@cmake --preset release >/dev/null
-	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) --target product
 
 demo: build
 	@$(BUILD)/tools/lathe demo
 
 test: build
+	@cmake --build $(BUILD)
 	@tools/run_tests $(BUILD) -LE slow
 
 .PHONY: help build demo test
