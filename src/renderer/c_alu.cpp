@@ -41,7 +41,6 @@ std::string CWriter::function_alu(const UOp& u, int64_t n) {
 }
 
 // ---- scalars
-// --------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::scalar_alu(const UOp& u) {
   const DType d = u.dtype();
@@ -72,7 +71,6 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
 }
 
 // ---- vectors
-// --------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
   const DType d = u.dtype();
@@ -149,7 +147,6 @@ CWriter::Value CWriter::vector_int(const UOp& u, int64_t n) {
 }
 
 // ---- conversions
-// ----------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::cast(const UOp& u) {
   const int64_t n = lanes_of(u);
@@ -241,7 +238,6 @@ CWriter::Value CWriter::bitcast(const UOp& u) {
 }
 
 // ---- lanes
-// ----------------------------------------------------------------------------------------------------------
 
 CWriter::Value CWriter::stack(const UOp& u) {
   const bool masks = is_bool(u.dtype());

@@ -48,7 +48,6 @@ std::string CHelpers::define(const std::string& name, const std::string& result,
 }
 
 // ---- types
-// ----------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::vector_type(CElement e, int64_t lanes) {
   const int64_t n = padded_lanes(lanes);
@@ -73,7 +72,6 @@ std::string CHelpers::mask_type(DType d, int64_t lanes) {
 }
 
 // ---- lanes
-// ----------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::each_lane(int64_t lanes, const std::string& statement) const {
   return fmt::format("{}for (int i = 0; i < {}; i++) {}", dialect_.unroll_hint, lanes, statement);
@@ -117,7 +115,6 @@ std::string CHelpers::shuffle(CElement e, int64_t lanes, std::span<const int64_t
 }
 
 // ---- memory
-// ---------------------------------------------------------------------------------------------------------
 
 std::string CHelpers::from_memory(DType d, const std::string& x) {
   if (is_bool(d)) return fmt::format("-(int8_t){}", x);
@@ -203,7 +200,6 @@ std::string CHelpers::scatter_if(DType d, int64_t lanes, CElement index) {
 }
 
 // ---- arithmetic
-// -----------------------------------------------------------------------------------------------------
 
 // C has no vector form of ?:, so bits are merged.
 std::string CHelpers::where(CElement e, int64_t lanes) {
@@ -241,7 +237,6 @@ std::string CHelpers::divide(CElement e, int64_t lanes, bool remainder) {
 }
 
 // ---- half, bfloat16 and rounding
-// ------------------------------------------------------------------------------------
 
 namespace {
 

@@ -50,7 +50,6 @@ std::string without_parentheses(const std::string& x) {
 }
 
 // ---- before printing
-// ------------------------------------------------------------------------------------------------
 
 void CWriter::count_uses() {
   std::vector<int> block_of(linear_.size());
@@ -95,7 +94,6 @@ void CWriter::find_scratch() {
 }
 
 // ---- values
-// ---------------------------------------------------------------------------------------------------------
 
 std::string CWriter::float_literal(DType d, double v) const {
   std::string text;
@@ -172,7 +170,6 @@ std::string CWriter::lanes(const UOp& u, int64_t n, int mask_bits) {
 }
 
 // ---- structure
-// ------------------------------------------------------------------------------------------------------
 
 void CWriter::node(const UOp& u) {
   switch (u.op()) {
@@ -240,7 +237,6 @@ void CWriter::close() {
 }
 
 // ---- memory
-// ---------------------------------------------------------------------------------------------------------
 
 std::string CWriter::address(const Address& at) {
   const auto it = scratch_.find(at.buffer.node());
@@ -331,7 +327,6 @@ std::string CWriter::write_vector(const Access& a, DType d) {
 }
 
 // ---- the file
-// -------------------------------------------------------------------------------------------------------
 
 std::string CWriter::whole_program(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);

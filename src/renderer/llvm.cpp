@@ -10,7 +10,6 @@ using llvm_text::type;
 using llvm_text::with_lanes;
 
 // ---- output and operands
-// --------------------------------------------------------------------------------------------
 
 void LlvmWriter::begin_block(const std::string& label) {
   body_ += label + ":\n";
@@ -48,7 +47,6 @@ std::string LlvmWriter::splat(const std::string& x, std::string_view scalar, int
 }
 
 // ---- structure
-// ------------------------------------------------------------------------------------------------------
 
 void LlvmWriter::node(const UOp& u) {
   switch (u.op()) {
@@ -135,7 +133,6 @@ void LlvmWriter::end(const UOp& u) {
 }
 
 // ---- lanes
-// ----------------------------------------------------------------------------------------------------------
 
 void LlvmWriter::stack(const UOp& u) {
   const std::string_view scalar = scalar_type(u.dtype());
@@ -176,7 +173,6 @@ void LlvmWriter::pick(const UOp& u) {
 }
 
 // ---- memory
-// ---------------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::pointer(const Address& at) {
   const std::string base = operand(at.buffer);
@@ -284,7 +280,6 @@ void LlvmWriter::write(const Access& a, DType d, const std::string& p, const std
 }
 
 // ---- module
-// ---------------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::module_text(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);

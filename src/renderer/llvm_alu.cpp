@@ -148,7 +148,6 @@ std::string LlvmWriter::float_alu(const UOp& u, int64_t n) {
 }
 
 // ---- conversions
-// ----------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::cast(const UOp& u) {
   const int64_t n = lanes_of(u);

@@ -9,15 +9,10 @@
 namespace lathe {
 namespace {
 
-std::string text(const Ints& v) {
-  std::string out = "(";
-  for (size_t i = 0; i < v.size(); i++) out += (i ? ", " : "") + std::to_string(v[i]);
-  return out + (v.size() == 1 ? ",)" : ")");
-}
-
 Ints one_per_axis(const char* name, const Ints& v, size_t n) {
   if (v.size() == n) return v;
-  if (v.size() != 1) value_error("{} must be a number or a sequence of length {}, got {}", name, n, text(v));
+  if (v.size() != 1)
+    value_error("{} must be a number or a sequence of length {}, got {}", name, n, to_text(v));
   return Ints(std::vector<int64_t>(n, v[0]));
 }
 
@@ -27,7 +22,7 @@ Ints flat_padding(const Ints& padding, size_t n) {
   if (padding.size() == 1) return Ints(std::vector<int64_t>(2 * n, padding[0]));
   if (padding.size() != n)
     value_error("Padding must be an int or a sequence of length {} or {}, but got {}", n, 2 * n,
-                text(padding));
+                to_text(padding));
   Ints flat;
   for (size_t i = n; i-- > 0;) {
     flat.push_back(padding[i]);
@@ -45,7 +40,8 @@ struct Window {
 std::vector<Window> windows(const Shape& shape, const Ints& kernel, const Ints& stride,
                             const Ints& dilation) {
   const size_t n = kernel.size(), lead = shape.size() - n;
-  if (shape.size() < n) value_error("kernel {} has more axes than shape {}", text(kernel), to_string(shape));
+  if (shape.size() < n)
+    value_error("kernel {} has more axes than shape {}", to_text(kernel), to_string(shape));
   const Ints s = one_per_axis("stride", stride, n), d = one_per_axis("dilation", dilation, n);
   std::vector<Window> out;
   for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
 // Reshaping and reordering: every method is a chain of movement ops.
+#include "tensor/promote.h"
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -6,12 +7,6 @@
 
 namespace lathe {
 namespace {
-
-std::string text(const Ints& v) {
-  std::string out = "(";
-  for (size_t i = 0; i < v.size(); i++) out += (i ? ", " : "") + std::to_string(v[i]);
-  return out + (v.size() == 1 ? ",)" : ")");
-}
 
 bool is_keep(const SInt& d) { return d == SInt(-1); }
 
@@ -64,7 +59,7 @@ Tensor Tensor::permute(const Ints& order) const {
   std::sort(sorted.begin(), sorted.end());
   bool valid = static_cast<int64_t>(order.size()) == ndim();
   for (size_t i = 0; i < sorted.size(); i++) valid = valid && sorted[i] == static_cast<int>(i);
-  if (!valid) user_runtime_error("order is not a valid permutation, getting {}", text(order));
+  if (!valid) user_runtime_error("order is not a valid permutation, getting {}", to_text(order));
   return Tensor(lathe::permute(uop(), resolved));
 }
 
@@ -82,7 +77,7 @@ Tensor Tensor::flip(const Ints& axes) const {
   for (int64_t axis : axes) {
     const size_t i = static_cast<size_t>(resolve_dim(axis));
     if (i >= flags.size()) continue;  // rank 0 accepts axes 0 and -1
-    if (flags[i]) user_runtime_error("dim can appear at most once, getting {}", text(axes));
+    if (flags[i]) user_runtime_error("dim can appear at most once, getting {}", to_text(axes));
     flags[i] = 1;
   }
   return Tensor(lathe::flip(uop(), flags));
@@ -155,7 +150,7 @@ Tensor Tensor::unflatten(int64_t dim, const Shape& sizes) const {
 
 Tensor Tensor::repeat(const Ints& times) const {
   if (static_cast<int64_t>(times.size()) < ndim())
-    value_error("repeat needs a number for each of {} axes, got {}", ndim(), text(times));
+    value_error("repeat needs a number for each of {} axes, got {}", ndim(), to_text(times));
   const size_t lead = times.size() - shape().size();
   Shape split, wide, merged;
   for (size_t i = 0; i < times.size(); i++) {
@@ -184,7 +179,8 @@ Tensor Tensor::repeat_interleave(int64_t times, std::optional<int64_t> dim) cons
 Tensor Tensor::roll(const Ints& shifts, const std::optional<Ints>& dims) const {
   if (!dims) return flatten().roll(shifts, Ints(0)).reshape(shape());
   if (dims->size() != shifts.size())
-    user_runtime_error("shifts and dims must have the same length, got {} and {}", text(shifts), text(*dims));
+    user_runtime_error("shifts and dims must have the same length, got {} and {}", to_text(shifts),
+                       to_text(*dims));
   Tensor out = *this;
   for (size_t i = 0; i < shifts.size(); i++) {
     const int axis = resolve_dim((*dims)[i]);

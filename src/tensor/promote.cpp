@@ -23,4 +23,10 @@ UOp promoted_alu(Op op, const UOp& a, const UOp& b) {
 
 std::string dtype_text(DType d) { return fmt::format("dtypes.{}", dtype_name(d)); }
 
+std::string to_text(const Ints& v) {
+  std::string out = "(";
+  for (size_t i = 0; i < v.size(); i++) out += (i ? ", " : "") + std::to_string(v[i]);
+  return out + (v.size() == 1 ? ",)" : ")");
+}
+
 }  // namespace lathe

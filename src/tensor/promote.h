@@ -1,5 +1,6 @@
 // How operands of different dtype meet.
 #pragma once
+#include "tensor/arguments.h"
 #include "uop/uop.h"
 
 #include <span>
@@ -17,5 +18,8 @@ inline bool is_weak_literal(const UOp& x) {
 }
 // The type as messages print it: "dtypes.int".
 std::string dtype_text(DType d);
+
+// "(1, 2)", "(1,)": for messages.
+std::string to_text(const Ints& v);
 
 }  // namespace lathe

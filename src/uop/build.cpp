@@ -68,7 +68,6 @@ UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) 
 }
 
 // ---- movement
-// -------------------------------------------------------------------------------------------------------
 
 UOp reshape(const UOp& x, const Shape& s) {
   if (x.shape() == s) return x;
@@ -163,7 +162,6 @@ UOp reduce(const UOp& x, Op op, std::span<const int> axes) {
 }
 
 // ---- operators
-// ------------------------------------------------------------------------------------------------------
 
 UOp operator+(const UOp& a, const UOp& b) { return alu(Op::Add, {a, b}); }
 UOp operator-(const UOp& a, const UOp& b) { return alu(Op::Add, {a, -b}); }

@@ -163,7 +163,6 @@ std::optional<Reduced> reduce_by_gcd(const LinearSum& x, int128 c) {
 }
 
 // ---- constant divisors
-// ----------------------------------------------------------------------------------------------
 
 UOp quotient_by_constant(const UOp& x, int128 c) {
   if (c == 1) return x;
@@ -253,7 +252,6 @@ UOp remainder_by_constant(const UOp& x, int128 c) {
 }
 
 // ---- divisors known at run time only
-// -----------------------------------------------------------------------------------
 
 struct SymbolicSplit {
   LinearSum whole, rest;  // x = whole*y + rest

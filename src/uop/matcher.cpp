@@ -26,7 +26,6 @@ UOp Match::fit(const UOp& u) const {
 }
 
 // ---- left sides
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -194,7 +193,6 @@ bool RuleIndex::match(const Form& form, const UOp& u, Match& m) const {
 }
 
 // ---- right sides
-// ----------------------------------------------------------------------------------------------------
 
 void ReplacementBuilder::add(const RuleInfo& rule, const PatNode* nodes) {
   for (int i = rule.n_right - 1; i >= 0; i--) {  // preorder from behind: sources come before their users
@@ -262,7 +260,6 @@ UOp ReplacementBuilder::build(size_t rule, const Match& m) const {
 }
 
 // ---- statistics
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 

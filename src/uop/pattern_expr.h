@@ -306,7 +306,6 @@ inline constexpr Pat<1> inv = pattern_detail::invalid_pattern();
 }  // namespace pat
 
 // ---- ops
-// ------------------------------------------------------------------------------------------------------------
 // Stands last among the sources: any number of further sources.
 constexpr pat::AnySrcs any_srcs() { return {}; }
 // A node without sources.
@@ -358,7 +357,6 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
 namespace pat {
 
 // ---- operators: the same graphs as the operators of uop.h
-// ------------------------------------------------------------
 #define LATHE_PATTERN_BINARY(spelling, name)                 \
   template <class A, class B>                                \
     requires Operands<A, B>                                  \

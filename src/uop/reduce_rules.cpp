@@ -33,7 +33,6 @@ UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but) {
 }
 
 // ---- selections
-// ------------------------------------------------------------------------------------------------------
 
 // A value that is `yes` where all clauses hold and `no` elsewhere.
 struct Selection {
@@ -99,7 +98,6 @@ std::optional<Selection> selected_product(const UOp& value) {
 }
 
 // ---- clauses in one Range
-// --------------------------------------------------------------------------------------------
 
 // `u` as factor*range + rest, an exact integer, where rest and factor do not depend on the range.
 struct Affine {
@@ -209,7 +207,6 @@ UOp conjunction(std::span<const UOp> clauses) {
 }
 
 // ---- rules
-// -----------------------------------------------------------------------------------------------------------
 
 // A range that no other range of the reduction depends on.
 bool is_free_range(const UOp& reduce, size_t i) {

@@ -30,7 +30,6 @@ constexpr auto folds = any_op<OpSet{Op::Const, Op::Stack}>();
 UOp fit_if(const Match& m, const UOp& u) { return u ? m.fit(u) : u; }
 
 // ---- Invalid
-// --------------------------------------------------------------------------------------------------------
 // Invalid poisons whatever is computed from it. So a gate moves outwards: where it is false, the value above
 // is Invalid too. Gates end up outside of everything but addresses, and no rule below can lose one.
 UOp nothing(const Match&) { return UOp::make(Op::Noop, DType::Void, std::span<const UOp>()); }
@@ -134,7 +133,6 @@ constexpr auto kIdentityRules =
           rule((x & c0) >> c1, fn(clears_low_bits)), rule((x & c0) / c1, fn(clears_low_bits)));
 
 // ---- booleans
-// -------------------------------------------------------------------------------------------------------
 UOp compare_number_of_bool(const Match& m) {
   const Scalar v = cast_scalar(m[c0].value(), join(m.root().src(0).dtype(), m[c0].dtype()));
   if (v.equals(0)) return m.fit(m[x]);
@@ -155,7 +153,6 @@ constexpr auto kBoolRules = rules(
          fn([](const Match& m) { return fit_if(m, fold_clauses(m.root())); })));
 
 // ---- casts
-// ----------------------------------------------------------------------------------------------------------
 // A step in between changes nothing when it holds every value that comes in.
 // A Cast of a Where goes into its branches where one of them is a constant, which it vanishes into.
 UOp cast_branches(const Match& m) {
@@ -179,7 +176,6 @@ constexpr auto kCastRules = rules(rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), 
                                        })));
 
 // ---- Where
-// ----------------------------------------------------------------------------------------------------------
 constexpr auto kWhereRules =
     rules(rule(where(x, y, y), y), rule(where(a, where(b, c, d), d), where(a& b, c, d)),
           rule(where(a, c, where(b, c, d)), where(a | b, c, d)),
@@ -245,7 +241,6 @@ constexpr auto kStructureRules =
           rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
 
 // ---- bounds
-// ---------------------------------------------------------------------------------------------------------
 // A value whose bounds meet is that constant. Bounds hold for every value of the variables, and integer
 // bounds are exact.
 UOp larger_by_bounds(const Match& m) {
@@ -299,13 +294,11 @@ constexpr auto kNarrowRules =
           rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
 
 // ---- associative constants
-// ------------------------------------------------------------------------------------------
 constexpr auto kTwoStageRules =
     rules(rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)),
           rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)), rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
 
 // ---- floats
-// ---------------------------------------------------------------------------------------------------------
 // Scaling by a power of two is exact, so such factors may meet; only a value that leaves the range in between
 // differs.
 bool power_of_two(const UOp& u) {
@@ -326,7 +319,6 @@ constexpr auto kFloatRules =
           }));
 
 // ---- powers
-// ----------------------------------------------------------------------------------------------------------
 // A small constant exponent is multiplications; halves are square roots. Negative ones go through the
 // reciprocal.
 UOp power_by_squaring(const UOp& x, int n) {
@@ -411,7 +403,6 @@ constexpr auto kSelectRules =
           rule(where(c, 0, gated_load), fn(drop_implied_gate)), rule(where(c, x, y), fn(assume_condition)));
 
 // ---- lanes
-// ----------------------------------------------------------------------------------------------------------
 UOp stack_of_copies(const Match& m) {
   const UOp &u = m.root(), &x = u.src(0);
   if (u.ndim() != 1 || x.ndim() != 0 || !u.shape()[0].is_const()) return {};

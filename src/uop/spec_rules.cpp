@@ -201,7 +201,6 @@ const SpecRule kShared[] = {
 };
 
 // ---- tensor
-// ---------------------------------------------------------------------------------------------------------
 
 bool boxes_fit(const UOp& u) {
   const Shape& in = u.src(0).shape();
@@ -231,7 +230,6 @@ const SpecRule kTensor[] = {
 };
 
 // ---- kernel
-// ---------------------------------------------------------------------------------------------------------
 
 bool is_flat_value(const UOp& u) {
   if (!u.has_shape() || u.dtype() == DType::Void) return true;
@@ -292,7 +290,6 @@ const SpecRule kKernel[] = {
 };
 
 // ---- program
-// --------------------------------------------------------------------------------------------------------
 
 bool strong_sources(const UOp& u) {
   // A weak Stack is a shape or a size; where it is used as a value, its user fails.
@@ -369,7 +366,6 @@ const SpecRule kProgram[] = {
 };
 
 // ---- which ops occur
-// ------------------------------------------------------------------------------------------------
 
 // Graphs have other forms for these (docs/ir.md); targets bring them back.
 constexpr OpSet kLateOps = {Op::Sub, Op::Neg, Op::FDiv, Op::CDiv, Op::CMod, Op::CmpEq, Op::MulAcc};

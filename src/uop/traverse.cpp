@@ -126,7 +126,6 @@ int compare_structure(const UOp& a, const UOp& b) {
 }
 
 // ---- open ranges
-// ----------------------------------------------------------------------------------------------------
 namespace {
 
 bool range_before(const Node* a, const Node* b) {

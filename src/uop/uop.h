@@ -174,7 +174,6 @@ struct Bounds {
 };
 
 // ---- builders
-// -------------------------------------------------------------------------------------------------------
 UOp constant(const Scalar& v);           // weak dtype by kind
 UOp constant(DType d, const Scalar& v);  // v on the grid of d
 UOp invalid();
@@ -243,7 +242,6 @@ inline UOp lt(const UOp& a, int64_t b) { return lt(a, constant(Scalar(b))); }
 inline UOp ge(const UOp& a, int64_t b) { return ge(a, constant(Scalar(b))); }
 
 // ---- traversal
-// ------------------------------------------------------------------------------------------------------
 // Post-order, sources left to right, each node once. `enter(node)` false leaves a node out together with what
 // only it reaches. Bodies of Calls (source 0) are entered only when `enter_calls`.
 std::vector<UOp> toposort(const UOp& root);
