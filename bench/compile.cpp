@@ -1,10 +1,15 @@
 // Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224), without any cache: what a
 // first run costs before the machine-code compiler starts. Every distinct kernel is lowered once, as the
 // engine does.
+#include "codegen/actions.h"
+#include "codegen/expand.h"
+#include "codegen/heuristic.h"
 #include "codegen/lower.h"
 #include "renderer/llvm.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
+#include "uop/rewrite.h"
+#include "uop/simplify.h"
 
 #include <benchmark/benchmark.h>
 
@@ -26,9 +31,10 @@ Tensor block(const Tensor& x, int64_t in, int64_t out, int64_t stride) {
   return (y + (stride == 1 && in == out ? x : conv_bn(x, in, out, 1, stride))).relu();
 }
 
-UOp resnet18() {
-  Tensor x =
-      conv_bn(weights({1, 3, 224, 224}), 3, 64, 7, 2).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
+UOp resnet18(int64_t batch = 1) {
+  Tensor x = conv_bn(weights({batch, 3, 224, 224}), 3, 64, 7, 2)
+                 .relu()
+                 .max_pool2d({3, 3}, {.stride = 2, .padding = 1});
   int64_t in = 64;
   for (int64_t out : {64, 128, 256, 512}) {
     x = block(x, in, out, out == 64 ? 1 : 2);
@@ -65,6 +71,66 @@ void lower_kernels(benchmark::State& state) {
   state.counters["program_nodes"] = static_cast<double>(nodes) / static_cast<double>(state.iterations());
 }
 BENCHMARK(lower_kernels)->Unit(benchmark::kMillisecond);
+
+// Kernels as the first simplification after the copies of Upcast axes meets them, for more and more images,
+// until there are 100,000 nodes.
+std::vector<UOp> expanded_kernels(size_t& nodes) {
+  std::vector<UOp> out;
+  const Target target = llvm_target();
+  for (int64_t batch = 1; nodes < 100'000; batch++) {
+    const UOp net = resnet18(batch);
+    for (const UOp& body : distinct_kernels(make_schedule({&net, 1}))) {
+      if (nodes >= 100'000) break;
+      out.push_back(expand_upcasts(optimise(simplify(body), target)));
+      nodes += toposort(out.back()).size();
+    }
+  }
+  return out;
+}
+
+// The same kernels over ranges of other numbers: almost all nodes are new.
+std::vector<UOp> in_new_places(const std::vector<UOp>& kernels, int64_t n) {
+  std::vector<UOp> out;
+  for (const UOp& k : kernels) {
+    std::vector<std::pair<UOp, UOp>> other;
+    for (const UOp& u : toposort(k))
+      if (u.op() == Op::Range)
+        other.emplace_back(u, range(u.src(0), u.range().id + static_cast<int>(n) * 100, u.range().type));
+    out.push_back(substitute(k, other));
+  }
+  return out;
+}
+
+// Simplifies the kernels, or those that are simple already, and reports the seconds for each node. What an
+// iteration notes on nodes must not help the next one: simple kernels meet the same rules in a matcher that
+// notes nothing, and the others get new ranges.
+void simplify_each(benchmark::State& state, bool simple) {
+  size_t nodes = 0;
+  int64_t iteration = 0;
+  const std::vector<UOp> given = expanded_kernels(nodes);
+  const Matcher<UOp> rules({symbolic_rule_set()});
+  std::vector<UOp> graphs = given;
+  if (simple)
+    for (UOp& g : graphs) g = simplify(g);
+  for (auto _ : state) {
+    if (!simple) {
+      state.PauseTiming();
+      graphs = in_new_places(given, ++iteration);
+      state.ResumeTiming();
+    }
+    for (const UOp& g : graphs) benchmark::DoNotOptimize(simple ? graph_rewrite(g, rules) : simplify(g));
+  }
+  state.counters["kernels"] = static_cast<double>(graphs.size());
+  state.counters["nodes"] = static_cast<double>(nodes);
+  state.counters["time/node"] =
+      benchmark::Counter(static_cast<double>(nodes) * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void simplify_kernels(benchmark::State& state) { simplify_each(state, false); }
+BENCHMARK(simplify_kernels)->Unit(benchmark::kMillisecond);
+void simplify_simple_kernels(benchmark::State& state) { simplify_each(state, true); }
+BENCHMARK(simplify_simple_kernels)->Unit(benchmark::kMillisecond);
 
 void render_kernels(benchmark::State& state) {
   const UOp net = resnet18();

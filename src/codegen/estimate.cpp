@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -17,7 +18,13 @@ double trips_of(const UOp& u) {
 Estimate estimate(const UOp& body) {
   Estimate out;
   std::map<std::pair<const Node*, Op>, double> touched;
+  std::unordered_set<UOp> data;  // values that depend on a Load
   for (const UOp& u : toposort(body)) {
+    if (u.op() == Op::Load ||
+        std::any_of(u.srcs().begin(), u.srcs().end(), [&](const UOp& s) { return data.count(s); }))
+      data.insert(u);
+    // Which piece an element comes from is a matter of its place, not arithmetic on it.
+    if (u.op() == Op::Where && !data.count(u.src(0))) continue;
     if (u.op() == Op::Load || u.op() == Op::Store) {
       const UOp& address = u.src(0);
       if (address.op() == Op::Index && address.src(0).op() == Op::Param)

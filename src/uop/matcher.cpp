@@ -337,6 +337,12 @@ std::string rule_stats_text() {
 
 std::string rule_name(const RuleInfo& rule) { return place(rule.file, rule.line, rule.column, rule.name); }
 
+uint32_t detail::new_fixed_point_bit() {
+  static std::atomic<int> taken{0};
+  const int bit = taken.fetch_add(1);
+  return bit < 32 ? uint32_t{1} << bit : 0;
+}
+
 std::string detail::describe_application(const RuleInfo& rule, const UOp& u) {
   return fmt::format("applying rule {} to {}", rule_name(rule), op_name(u.op()));
 }

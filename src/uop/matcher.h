@@ -151,6 +151,14 @@ std::string describe_application(const RuleInfo& rule, const UOp& u);
 
 }  // namespace detail
 
+// Whether drivers may note on nodes that a matcher's rules change nothing there or below, and pass over such
+// nodes from then on. Only for rules that are functions of the node alone: no context, no knobs.
+enum class FixedPoints : uint8_t { Forgotten, Noted };
+
+namespace detail {
+uint32_t new_fixed_point_bit();  // 0 when all are taken: then nothing is noted
+}  // namespace detail
+
 // A list of rules, ready to run. Result types: UOp (rewriting), std::string (rendering), std::vector<UOp>
 // (gradients), bool (verification), or an optional of anything. Building one takes up to a millisecond: keep
 // it in a static.
@@ -161,7 +169,8 @@ class Matcher {
   template <size_t N, size_t K>
   Matcher(const RuleSet<R, N, K>& set)
       : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
-  Matcher(std::initializer_list<RuleView<R>> sets) {
+  explicit Matcher(std::initializer_list<RuleView<R>> sets, FixedPoints fixed_points = FixedPoints::Forgotten)
+      : fixed_point_bit_(fixed_points == FixedPoints::Noted ? detail::new_fixed_point_bit() : 0) {
     size_t n = 0;
     for (const RuleView<R>& set : sets) n += set.rules.size();
     rules_.reserve(n);
@@ -201,6 +210,8 @@ class Matcher {
   }
   // False when no rule can apply, judging by the ops of the node and of its first two sources.
   bool may_apply(const UOp& u) const { return *index_.shortlist(u) != 0; }
+  // Of Node::fixed_points; 0 where fixed points are not noted.
+  uint32_t fixed_point_bit() const { return fixed_point_bit_; }
 
  private:
   void finish() {
@@ -223,6 +234,7 @@ class Matcher {
   RuleIndex index_;
   ReplacementBuilder builder_;
   mutable detail::RuleCounters counters_;
+  uint32_t fixed_point_bit_ = 0;
 };
 
 }  // namespace lathe

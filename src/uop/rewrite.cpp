@@ -28,7 +28,10 @@ Rewriter::Rewriter(const Matcher<UOp>& rules, RewriteOptions options)
       match_(options_.ctx),
       tracer_(g_tracer.load(std::memory_order_acquire)),
       limit_(static_cast<uint32_t>(std::max(1, knob(Knob::REWRITE_LIMIT)))),
-      needs_opening_(options_.bottom_up || options_.gate) {}
+      needs_opening_(options_.bottom_up || options_.gate),
+      fixed_point_bit_(needs_opening_ || options_.walk || options_.enter_calls || options_.ctx
+                           ? 0
+                           : rules_.fixed_point_bit()) {}
 
 UOp Rewriter::operator()(const UOp& root) {
   ErrorContext context(
@@ -37,6 +40,7 @@ UOp Rewriter::operator()(const UOp& root) {
     frames_.clear();
     memo_ = FlatMap<const Node*, const UOp*>();
   }
+  if (!tracer_ && is_fixed_point(root)) return root;
   if (tracer_) tracer_->on_pass_begin(options_.name, root);
   const auto [slot, fresh] = memo_.try_emplace(root.node(), nullptr);
   if (fresh) {
@@ -57,6 +61,7 @@ void Rewriter::push(const UOp* node, size_t slot, const RuleInfo* rule, uint32_t
   for (const UOp& s : node->srcs()) {
     memo_.prefetch(s.node());
     __builtin_prefetch(s.node());
+    __builtin_prefetch(s.node()->src_begin());
   }
 }
 
@@ -79,6 +84,7 @@ void Rewriter::step() {
     if (!options_.walk) return replace(node, nullptr);
   }
   if (UOp r = apply(rules_, *node)) return replace(keep(std::move(r)), &match_.rule());
+  if (fixed_point_bit_) node->node()->fixed_points.fetch_or(fixed_point_bit_, std::memory_order_relaxed);
   finish(node);
 }
 
@@ -88,7 +94,7 @@ bool Rewriter::visit_sources() {
   const std::span<const UOp> srcs = f.node->srcs();
   for (; f.next_src < srcs.size(); f.next_src++) {
     const UOp& s = srcs[f.next_src];
-    if (is_body(*f.node, f.next_src)) continue;
+    if (is_body(*f.node, f.next_src) || is_fixed_point(s)) continue;
     const auto [slot, fresh] = memo_.try_emplace(s.node(), nullptr);
     if (fresh) {
       if (s.n_srcs() == 0 && !needs_opening_ && !rules_.may_apply(s)) {
@@ -114,6 +120,7 @@ void Rewriter::replace(const UOp* by, const RuleInfo* rule) {
   if (chain > limit_) fail("rules rewrite one node without end", *by, rule);
   if (depth > depth_limit_) extend_depth_limit(*by, rule);
   f.linked = true;
+  if (is_fixed_point(*by)) return finish(by);
   const auto [slot, fresh] = memo_.try_emplace(by->node(), nullptr);
   if (fresh) {
     push(by, slot, rule, chain, depth);
@@ -153,7 +160,7 @@ void Rewriter::extend_depth_limit(const UOp& node, const RuleInfo* rule) {
 UOp Rewriter::rebuild(const UOp& u) const {
   SmallVec<UOp, 8> srcs;
   for (uint32_t i = 0; i < u.n_srcs(); i++)
-    srcs.push_back(is_body(u, i) ? u.src(i) : **memo_.find(u.src(i).node()));
+    srcs.push_back(is_body(u, i) || is_fixed_point(u.src(i)) ? u.src(i) : **memo_.find(u.src(i).node()));
   return u.with_srcs(srcs);
 }
 

@@ -101,6 +101,9 @@ class Rewriter {
   bool is_body(const UOp& u, uint32_t src) const {
     return src == 0 && u.op() == Op::Call && !options_.enter_calls;
   }
+  bool is_fixed_point(const UOp& u) const {
+    return u.node()->fixed_points.load(std::memory_order_relaxed) & fixed_point_bit_;
+  }
   [[noreturn]] void fail(std::string_view what, const UOp& node, const RuleInfo* last) const;
 
   const Matcher<UOp>& rules_;
@@ -115,6 +118,7 @@ class Rewriter {
   RewriteTracer* tracer_ = nullptr;
   const uint32_t limit_;
   const bool needs_opening_;
+  const uint32_t fixed_point_bit_;  // 0: fixed points of this rewrite are not noted on nodes
   size_t n_rewrites_ = 0;
 };
 

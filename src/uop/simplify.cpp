@@ -422,17 +422,17 @@ RuleView<UOp> simple_rule_set() { return kSimple; }
 RuleView<UOp> symbolic_rule_set() { return kSymbolic; }
 
 const Matcher<UOp>& simple_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({simple_rule_set()});
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>({simple_rule_set()}, FixedPoints::Noted);
   return *matcher;
 }
 const Matcher<UOp>& symbolic_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set()});
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set()}, FixedPoints::Noted);
   return *matcher;
 }
 
 UOp simplify_lanes(const UOp& u) {
   static const Matcher<UOp>* const matcher =
-      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)});
+      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)}, FixedPoints::Noted);
   return graph_rewrite(u, *matcher, {.name = "simplify lanes"});
 }
 

@@ -152,8 +152,9 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
   const Shape* shape = derive_shape(op, dtype, srcs, arg);
   const std::string* dev = derive_device(op, srcs, arg);
   void* memory = ::operator new(sizeof(Node) + srcs.size() * sizeof(UOp));
-  Node* n = new (memory) Node{
-      1, op, dtype, static_cast<uint16_t>(srcs.size()), hash, std::move(arg), shape, dev, nullptr, nullptr};
+  Node* n = new (memory)
+      Node{1,   op,      dtype,  static_cast<uint16_t>(srcs.size()), 0, hash, std::move(arg), shape,
+           dev, nullptr, nullptr};
   UOp* place = reinterpret_cast<UOp*>(n + 1);
   for (size_t i = 0; i < srcs.size(); i++) new (place + i) UOp(srcs[i]);
   const Node* existing = nullptr;

@@ -108,6 +108,8 @@ struct Node {
   Op op;
   DType dtype;
   uint16_t n_srcs;
+  // Bit i: the rules of the matcher with bit i of `fixed_point_bit` change nothing here or below.
+  mutable std::atomic<uint32_t> fixed_points;
   Hash128 hash;
   Arg arg;
   const Shape* shape;         // interned; null = no shape

@@ -1,0 +1,70 @@
+// What must and must not be left in linear programs.
+#include "codegen/lower.h"
+#include "renderer/llvm.h"
+#include "schedule/schedule.h"
+#include "tensor/tensor.h"
+
+#include <algorithm>
+
+#include "support/test.h"
+
+namespace lathe {
+namespace {
+
+Tensor e(const Shape& s, DType d) {
+  Tensor t = Tensor::empty(s, {.dtype = d, .device = "NULL"});
+  t.realize();
+  return t;
+}
+
+std::vector<std::vector<UOp>> programs_of(const Tensor& t) {
+  std::vector<std::vector<UOp>> out;
+  for (const ScheduledKernel& k : make_schedule({&t.uop(), 1}).kernels)
+    out.push_back(lower(k.body, llvm_target()).linear);
+  return out;
+}
+
+long count(const std::vector<UOp>& program, Op op) {
+  return std::count_if(program.begin(), program.end(), [&](const UOp& u) { return u.op() == op; });
+}
+
+}  // namespace
+
+TEST_CASE("a gather from a large table computes its addresses in 32 bits") {
+  const Tensor table = e({128000, 8}, DType::Float32), rows = e({60000}, DType::Int32);
+  for (const auto& program : programs_of(table.index({rows})))
+    for (const UOp& u : program) {
+      INFO(op_name(u.op()));
+      CHECK(u.dtype() != DType::Int64);
+    }
+}
+
+TEST_CASE("a reduction of a constant is a constant: no load, no loop") {
+  const Tensor ones = Tensor::constant_of({4, 3}, 3.0, DType::Float32);
+  const auto programs = programs_of((ones.sum(1) + e({4}, DType::Float32)).contiguous());
+  REQUIRE(programs.size() == 1);
+  CHECK(std::none_of(programs[0].begin(), programs[0].end(),
+                     [](const UOp& u) { return u.op() == Op::Range && u.range().type == AxisType::Reduce; }));
+}
+
+TEST_CASE("powers become multiplications and roots") {
+  const Tensor x = e({7}, DType::Float32);
+  const auto only = [](const Tensor& t) {
+    const auto programs = programs_of(t);
+    REQUIRE(programs.size() == 1);
+    return programs[0];
+  };
+  CHECK(count(only(x.pow(8)), Op::Mul) == 3 * count(only(x.pow(2)), Op::Mul));
+  const std::vector<UOp> root = only(x.pow(-0.5));
+  CHECK(count(root, Op::Sqrt) > 0);
+  CHECK(count(root, Op::Log2) == 0);
+  CHECK(count(only(x.pow(0.5)), Op::Sqrt) > 0);
+}
+
+TEST_CASE("padding reads inside its source only: the gate is the load's own") {
+  for (const auto& program : programs_of(e({5}, DType::Float32).pad({3, 3}).contiguous()))
+    for (const UOp& u : program)
+      if (u.op() == Op::Load) CHECK(u.n_srcs() == 3);
+}
+
+}  // namespace lathe
