@@ -331,8 +331,7 @@ TEST_CASE("rule statistics") {
   Matcher<UOp>(kSet).rewrite(node("p") + 1);
   CHECK(count_of("drop a constant") == 3);
   CHECK(count_of("never used here") == 0);
-  CHECK(test::contains(rule_stats_text(), "3 test/unit/pattern_test.cpp:") ==
-        !test::contains(rule_stats_text(), "3 /"));
+  CHECK(test::contains(rule_stats_text(), "test/unit/pattern_test.cpp:"));
   CHECK(test::contains(rule_stats_text(), "(drop a constant)"));
   CHECK(test::contains(rule_stats_text(), "unused"));
 }
