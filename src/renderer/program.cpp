@@ -1,5 +1,7 @@
 #include "renderer/program.h"
 
+#include "uop/image.h"
+
 #include <algorithm>
 
 namespace lathe {
@@ -87,6 +89,11 @@ Signature signature_of(std::span<const UOp> linear) {
   return s;
 }
 
+void refuse_images(const Signature& s, std::string_view renderer) {
+  for (const UOp& u : s.buffers)
+    CHECK(!is_image(u), "the {} renderer knows no images: slot {}", renderer, u.param().slot);
+}
+
 int64_t lanes_of(const UOp& u) {
   if (!u.has_shape() || u.shape().empty()) return 0;
   CHECK(u.ndim() == 1, "value of shape {} in a linear program", to_string(u.shape()));
@@ -114,7 +121,11 @@ Address address_of(const UOp& address) {
   const UOp& u = strip_after(address);
   Address a;
   a.buffer = strip_after(u.src(0));
-  if (u.op() == Op::Index) {
+  if (u.op() == Op::Index && is_image(a.buffer)) {
+    a.row = u.src(1);
+    a.index = u.src(2);
+    a.lanes = lanes_of(u);
+  } else if (u.op() == Op::Index) {
     CHECK(u.n_srcs() == 2, "{} coordinates into flat memory", u.n_srcs() - 1);
     a.index = u.src(1);
     a.lanes = lanes_of(u.src(1));
@@ -216,7 +227,7 @@ std::vector<UOp> value_sources(const UOp& u) {
     case Op::Range:
     case Op::After: return {u.src(0)};
     case Op::Index:
-      if (is_memory(u.src(0))) return {u.src(1)};
+      if (is_memory(u.src(0))) return {u.srcs().begin() + 1, u.srcs().end()};
       if (picked_lanes(u)) return {u.src(0)};
       return {u.src(0), u.src(1)};
     case Op::Shrink: return {u.src(1).src(0)};

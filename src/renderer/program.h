@@ -23,7 +23,8 @@ bool is_address(const UOp& u);
 
 struct Address {
   UOp buffer;         // Param or Buffer
-  UOp index;          // a scalar; one index a lane where `scattered`
+  UOp index;          // a scalar; one index a lane where `scattered`; the column of a pixel of an image
+  UOp row;            // of an image only, null otherwise
   int64_t lanes = 0;  // 0: one element
   bool scattered = false;
 };
@@ -69,6 +70,9 @@ std::vector<UOp> value_sources(const UOp& u);
 
 // Buffers that some Store writes.
 std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear);
+
+// For renderers of languages without images.
+void refuse_images(const Signature& s, std::string_view renderer);
 
 [[noreturn]] void cannot_render(const UOp& u, std::string_view renderer);
 

@@ -73,9 +73,9 @@ struct Stand {
 };
 std::optional<Stand> stand_for(const UOp& x, int128 lo, int128 hi, size_t number) {
   const bool fits = lo >= INT64_MIN / 4 && hi <= INT64_MAX / 4;
-  if (!fits || lo > hi || x.dtype() != DType::WeakInt) return std::nullopt;
-  return Stand{x,
-               variable("gate" + std::to_string(number), static_cast<int64_t>(lo), static_cast<int64_t>(hi))};
+  if (!fits || lo > hi) return std::nullopt;
+  return Stand{x, variable("gate" + std::to_string(number), static_cast<int64_t>(lo),
+                           static_cast<int64_t>(hi), x.dtype())};
 }
 
 struct Bound {
@@ -124,6 +124,50 @@ UOp simplify_by_cases(const UOp& u, const UOp& sum) {
   return agreed;
 }
 
+// What is known of the value of a node or of a sum of nodes.
+struct Known {
+  UOp x;
+  int128 lo, hi;
+};
+Known known_bounds(const UOp& x) { return {x, x.bounds().lo.as_int(), x.bounds().hi.as_int()}; }
+
+// Bounds of the terms of bounded sums: lo <= f*t + rest <= hi bounds t by what the rest may be. False where
+// nothing satisfies all bounds.
+bool narrow_terms(std::span<const Bound> bounds, std::vector<Known>& terms) {
+  auto known = [&](const UOp& x) -> Known& {
+    for (Known& k : terms)
+      if (k.x == x) return k;
+    terms.push_back(known_bounds(x));
+    return terms.back();
+  };
+  for (int round = 0; round < 2; round++) {  // a second time for bounds that later clauses gave
+    for (const Bound& b : bounds) {
+      const std::optional<LinearSum> s = LinearSum::of(b.x);
+      if (!s || !interval_of(*s)) continue;  // beyond 120 bits: the sums below would not fit
+      int128 least = s->constant, most = s->constant;
+      for (const Term& t : s->terms) {
+        const Known& k = known(t.base);
+        least += t.factor * (t.factor > 0 ? k.lo : k.hi);
+        most += t.factor * (t.factor > 0 ? k.hi : k.lo);
+      }
+      for (const Term& t : s->terms) {
+        Known& k = known(t.base);
+        const bool up = t.factor > 0;
+        const int128 f = up ? t.factor : -t.factor, own_least = up ? k.lo : -k.hi,
+                     own_most = up ? k.hi : -k.lo;
+        int128 lo = own_least, hi = own_most;
+        if (b.hi) hi = std::min(hi, floor_div(*b.hi - (least - f * own_least), f));
+        if (b.lo) lo = std::max(lo, -floor_div(-(*b.lo - (most - f * own_most)), f));
+        if (lo > hi) return false;
+        least += f * (lo - own_least);
+        most += f * (hi - own_most);
+        k = {k.x, up ? lo : -hi, up ? hi : -lo};
+      }
+    }
+  }
+  return true;
+}
+
 bool has_address(const UOp& u) {
   const std::vector<UOp> nodes = toposort(u);
   return std::any_of(nodes.begin(), nodes.end(), [](const UOp& n) { return n.op() == Op::Index; });
@@ -153,6 +197,39 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
   all = simplify(all);
   for (const Stand& s : stands) all = substitute(all, {{s.variable, s.x}});
   return simplify(all);
+}
+
+std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
+  const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
+  const SmallVec<Bound, 4> bounds = bounds_of({clauses.data(), clauses.size()});
+  std::vector<Known> terms;
+  if (gate.is_const(Scalar(false)) || !narrow_terms({bounds.data(), bounds.size()}, terms))
+    return std::nullopt;
+  Bounds out = u.bounds();
+  auto narrow_by = [&](UOp form) {
+    for (size_t i = 0; i < terms.size(); i++)
+      if (const auto s = stand_for(terms[i].x, terms[i].lo, terms[i].hi, i))
+        form = replace_expression(form, s->x, s->variable);
+    const Bounds b = simplify(form).bounds();
+    if (out.lo.less(b.lo)) out.lo = b.lo;
+    if (b.hi.less(out.hi)) out.hi = b.hi;
+  };
+  narrow_by(u);
+  for (size_t i = 0; i < bounds.size(); i++) {
+    const Bound& b = bounds[i];
+    const Known own = known_bounds(b.x);
+    const std::optional<Stand> stand = stand_for(b.x, b.lo ? std::max(*b.lo, own.lo) : own.lo,
+                                                 b.hi ? std::min(*b.hi, own.hi) : own.hi, terms.size() + i);
+    const std::optional<LinearSum> s = LinearSum::of(b.x);
+    if (!stand || !s || s->terms.size() < 2) continue;
+    narrow_by(replace_expression(u, stand->x, stand->variable));
+    // X = ±t + rest solved for the term: t = ±(X - rest).
+    for (const Term& t : s->terms)
+      if (t.factor == 1 || t.factor == -1)
+        narrow_by(simplify(substitute(
+            u, {{t.base, t.base + (stand->variable - stand->x) * static_cast<int64_t>(t.factor)}})));
+  }
+  return out;
 }
 
 UOp simplify_gate(const UOp& gate) {

@@ -3,6 +3,7 @@
 
 #include "uop/arg_kind.h"
 #include "uop/derive.h"
+#include "uop/image.h"
 
 #include <algorithm>
 
@@ -153,7 +154,7 @@ bool shapes_are_stacks(const UOp& u) {
 
 bool storage_form(const UOp& u) {
   const ParamArg& p = u.param();
-  if (p.dtype != u.dtype()) return false;
+  if (p.dtype != u.dtype()) return is_image(u);
   if (p.space == AddrSpace::Alu) return !p.name.empty() && u.has_shape() && u.shape().empty();
   return p.dtype != DType::Void && !is_weak(p.dtype);
 }
@@ -236,7 +237,9 @@ bool is_flat_value(const UOp& u) {
   return u.shape().empty() || (u.shape().size() == 1 && u.shape()[0].is_const());
 }
 
-bool is_flat_memory(const UOp& u) { return u.param().space == AddrSpace::Alu || u.shape().size() == 1; }
+bool is_flat_memory(const UOp& u) {
+  return u.param().space == AddrSpace::Alu || u.shape().size() == 1 || is_image(u);
+}
 
 bool same_lanes(const UOp& u) {
   for (const UOp& s : u.srcs())
@@ -244,7 +247,12 @@ bool same_lanes(const UOp& u) {
   return true;
 }
 
-bool one_coordinate(const UOp& u) { return u.n_srcs() == 2; }
+bool has_coordinates(const UOp& u) {
+  const Node* n = u.src(0).node();
+  while (n->op == Op::After) n = n->src_begin()->node();
+  if (!is_image(UOp(n))) return u.n_srcs() == 2;
+  return u.n_srcs() == 3 && u.src(1).shape().empty() && u.src(2).shape().empty();
+}
 
 bool through_address(const UOp& u) { return spec_is_address(u.src(0)); }
 
@@ -277,9 +285,9 @@ constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  O
 
 const SpecRule kKernel[] = {
     {kValueOps, "values are scalars or vectors of constant length", is_flat_value},
-    {{Op::Param, Op::Buffer}, "memory is flat", is_flat_memory},
+    {{Op::Param, Op::Buffer}, "memory is flat, or an image", is_flat_memory},
     {kAluOps, "operands are scalars or have as many lanes as the result", same_lanes},
-    {{Op::Index}, "memory and vectors have one coordinate", one_coordinate},
+    {{Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
     {{Op::Load, Op::Store}, "memory is reached through an Index or a Shrink of it", through_address},
     {{Op::Load, Op::Store},
      "values and gates are scalars or have as many lanes as the address",
@@ -343,7 +351,7 @@ const SpecRule kProgram[] = {
      strong_result},
     {{Op::Const}, "no Invalid in a program", no_invalid},
     {kValueOps, "values are scalars or vectors of constant length", is_flat_value},
-    {{Op::Param, Op::Buffer}, "memory is flat", is_flat_memory},
+    {{Op::Param, Op::Buffer}, "memory is flat, or an image", is_flat_memory},
     {{Op::Param, Op::Buffer},
      "arguments are Global memory with a slot or int and long variables; Buffers are Reg or Local",
      param_form},
@@ -353,7 +361,7 @@ const SpecRule kProgram[] = {
     {{Op::Range}, "loops count in int or long", range_counts},
     {{Op::Special}, "a launch index is an int", special_counts},
     {{Op::If}, "the condition of an If is a scalar", scalar_condition},
-    {{Op::Index}, "memory and vectors have one coordinate", one_coordinate},
+    {{Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
     {{Op::Index},
      "an Index is an address with integer coordinates, or picks constant lanes of a vector",
      index_form},

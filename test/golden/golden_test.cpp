@@ -26,7 +26,8 @@
 //   both sides and simplify(input) have one value wherever the input has one (all points of the box up to
 //   20,000, else samples); simplify(input) is the output, up to the order of commutative operands; its range
 //   is {lo..hi}. `rows sound` checks only values, and so does `rows pending`, which tells when rows hold.
-//   `rows bounds` has `expression (lo,hi)`: the range without simplification.
+//   `rows bounds` has `expression (lo,hi)`: the range without simplification. `rows gate` and `rows image`
+//   are those of gates.h; both forms are executed, too.
 //
 // GOLDEN_ONLY=text runs only files whose path contains the text.
 #include "golden/golden.h"
@@ -180,7 +181,8 @@ class GoldenFile {
 
   void run_rows(const std::string& kind) {
     blocks_++;
-    if (kind != "simplify" && kind != "sound" && kind != "pending" && kind != "bounds")
+    const std::string_view kinds[] = {"simplify", "sound", "pending", "bounds", "gate", "image"};
+    if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds))
       value_error("{}: no rows of kind '{}'", where(at_ + 1), kind);
     int n_rows = 0, now_hold = 0;
     for (at_++; at_ < lines_.size() && lines_[at_] != "end"; at_++) {

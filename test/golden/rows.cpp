@@ -1,3 +1,4 @@
+#include "golden/gates.h"
 #include "golden/golden.h"
 #include "uop/literal.h"
 #include "uop/simplify.h"
@@ -164,7 +165,10 @@ std::string check_row_line(std::string_view kind, std::string_view line, int& n_
     for (const std::string_view row : split(group.substr(bar + 3), " ; ")) {
       n_rows++;
       try {
-        problems += kind == "bounds" ? check_bounds(row, names) : check_rewrite(kind, row, names, now_hold);
+        problems += kind == "bounds"  ? check_bounds(row, names)
+                    : kind == "gate"  ? check_gate(row, names)
+                    : kind == "image" ? check_image(row, names)
+                                      : check_rewrite(kind, row, names, now_hold);
       } catch (const Error& e) {
         problems += fmt::format("  {}: {}\n", row, e.what());
       }

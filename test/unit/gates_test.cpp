@@ -1,10 +1,10 @@
 #include "uop/gates.h"
 
 #include "uop/expression.h"
+#include "uop/linear_terms.h"
 #include "uop/simplify.h"
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -14,43 +14,9 @@ using namespace lathe;
 
 namespace {
 
-struct Row {
-  const char *variables, *gate, *index, *want_gate, *want_index;
-};
-
 UOp read(std::string_view text, const Names& n) { return simplify(parse_expression(text, n).or_throw()); }
 
 }  // namespace
-
-// core.md §14, first table.
-TEST_CASE("gates and indices simplify each other") {
-  const Row rows[] = {
-      {"g0[0,4] l0[0,3]", "!(g0*4+l0<19)", "g0*4+l0-19", "!(g0*4+l0<19)", "0"},
-      {"r0[0,3] r1[0,3] r2[0,3] r3[0,3]", "r0*3+r1<8&((r0*3+r1)//8+r2*3+r3)%4<2", "r0+r1+r2+r3",
-       "r0*3+r1<8&(r2*3+r3)%4<2", "r0+r1+r2+r3"},
-      {"g0[0,55] r0[0,2]", "g0+r0<57&!(g0+r0<1)", "g0", "g0+r0<57&!(g0+r0<1)", "g0"},
-      {"r0[0,1]", "r0<1&(r0*5+1)%6<5", "r0", "r0<1", "0"},
-      {"r0[0,1]", "(r0*5+1)%6<5&r0<1", "r0", "r0<1", "0"},
-      {"l0[0,3] g0[0,3]", "l0+g0*3<5", "l0", "l0+g0*3<5", "l0"},
-      {"r0[0,29] r1[0,6] r2[0,1]", "r2<1&r1<6", "(r1+r2+1)//7*-31+((r1+r2+218)//224+r0)%30*1568", "r2<1&r1<6",
-       "r0*1568"},
-      {"r0[0,29] r1[0,6] r2[0,1]", "r2<1", "(r1+r2+1)//7*-31+((r1+r2+218)//224+r0)%30*1568", "r2<1",
-       "(r1+1)//7*-31+((r1+218)//224+r0)%30*1568"},
-      {"r0[0,3] r1[0,3] r2[0,3] r3[0,3]", "!(r0+r1<1)&!(r2+r3<1)", "(r0+r1+(r2+r3)+28)//30",
-       "!(r0+r1<1)&!(r2+r3<1)", "1"},
-      {"r0[0,1023] r1[0,3] r2[0,3]", "r0<r1*4+r2&!(r0<-1)", "r0", "r0<r1*4+r2", "r0"},
-      {"l[0,3]", "l<3&!(l<1)", "(l+1)%2+(l+1)//2*2", "l<3&!(l<1)", "l+1"},
-      {"i[0,264]", "!(i<201)", "(i+55)//64-4", "!(i<201)", "0"},
-      {"r0[0,3] r1[0,3]", "!(r0+r1<1)", "(r0*8+r1*8+7)//15*0+(r0+r1+6)//7", "!(r0+r1<1)", "1"},
-  };
-  for (const Row& row : rows) {
-    const Names n = parse_names(row.variables).or_throw();
-    const UOp gate = read(row.gate, n), index = read(row.index, n);
-    const UOp got = simplify_gates(where(gate, index, invalid()));
-    const UOp want = simplify(where(read(row.want_gate, n), read(row.want_index, n), invalid()));
-    CHECK_MESSAGE(expression(got) == expression(want), row.gate, " ; ", row.index);
-  }
-}
 
 TEST_CASE("contradicting clauses are false in any order") {
   const Names n = parse_names("g0[0,12] g1[0,12] r0[0,3]").or_throw();
@@ -74,39 +40,30 @@ TEST_CASE("gates on loaded values stay, and loads keep their own gates") {
   CHECK(simplify_under(gate, address) == simplify(address));
 }
 
-TEST_CASE("a simplified index is equal wherever its gate holds") {
-  std::mt19937_64 random(11);
-  auto number = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random); };
-  const Names n = parse_names("a[0,5] b[-3,4] c[0,3]").or_throw();
-  int changed = 0;
-  for (int k = 0; k < 400; k++) {
-    auto sum = [&] {
-      UOp s = constant(number(-8, 12));
-      for (const auto& [name, v] : n) s = s + v * number(-2, 4);
-      return s;
-    };
-    auto clause = [&] {
-      const UOp x = number(0, 1) ? sum() : n[static_cast<size_t>(number(0, 2))].second;
-      const UOp c = constant(number(-2, 8));
-      const UOp one = number(0, 2) ? lt(x, c) : lt(c, x);
-      return number(0, 1) ? one : logical_not(one);
-    };
-    UOp gate = clause();
-    for (int i = number(0, 2); i > 0; i--) gate = gate & clause();
-    const UOp index =
-        sum() % number(2, 9) * number(1, 5) + sum() / number(2, 9) * number(1, 5) + sum() / number(2, 30);
-    const UOp gated = where(gate, index, invalid()), s = simplify_gates(gated);
-    changed += !(s == simplify(gated));
-    for (int i = 0; i < 25; i++) {
-      std::vector<std::pair<UOp, UOp>> point;
-      for (const auto& [name, v] : n) {
-        const auto [lo, hi] = *v.param().bounds;
-        point.emplace_back(v, constant(number(static_cast<int>(lo), static_cast<int>(hi))));
-      }
-      const UOp want = simplify(substitute(gated, point)), got = simplify(substitute(s, point));
-      CHECK_MESSAGE(got == want, expression(gated), " -> ", expression(s), ": ", expression(want), " became ",
-                    expression(got));
-    }
+TEST_CASE("a clause may divide by what another bounds") {
+  const Names n = parse_names("x[-100,100]").or_throw();
+  const UOp gate = read("x<0", n), divides = parse_expression("100%x!=0", n).or_throw();
+  for (const UOp& both : {gate & divides, divides & gate}) {
+    const UOp got = simplify(simplify_gate(both));
+    CHECK(got == simplify(gate & divides));
+    CHECK(split_operands(got, Op::And).size() == 2);
   }
-  CHECK(changed > 20);
+}
+
+TEST_CASE("bounds under a gate") {
+  const Names n = parse_names("a[0,9] b[0,9] c[0,3]").or_throw();
+  const auto bounds = [&](const char* gate, const char* u) {
+    const auto b = bounds_under(read(gate, n), read(u, n));
+    return b ? b->lo.to_string() + ".." + b->hi.to_string() : "never";
+  };
+  CHECK(bounds("a<3", "a*2+1") == "1..5");
+  CHECK(bounds("a+b<3", "a+b") == "0..2");
+  CHECK(bounds("a+b<3", "a*10+b") == "0..20");  // bounds of the terms
+  CHECK(bounds("!(a+b<17)", "a") == "8..9");
+  CHECK(bounds("!(a-b<9)", "a+b*3") == "9..9");
+  CHECK(bounds("a+b<1", "a*8+c") == "0..3");  // both are 0
+  CHECK(bounds("!(a+b*8<10)", "b") == "1..9");
+  CHECK(bounds("a<3&!(a<5)", "a") == "never");
+  CHECK(bounds("a+b<2&!(a<2)", "c") == "never");  // only together
+  CHECK(bounds("!(a+c<8)", "a*-1+5") == "-4..0");
 }

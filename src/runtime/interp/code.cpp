@@ -2,6 +2,7 @@
 
 #include "renderer/program.h"
 #include "renderer/renderer.h"
+#include "uop/image.h"
 
 #include <unordered_map>
 
@@ -27,10 +28,10 @@ class Resolver {
 
  private:
   void add_memory(const UOp& u, bool is_scratch) {
-    const bool known = u.has_shape() && u.ndim() == 1 && u.shape()[0].is_const();
+    const bool known = is_image(u) || (u.has_shape() && u.ndim() == 1 && u.shape()[0].is_const());
     CHECK(known || !is_scratch, "{}: scratch of unknown size", out_.name);
     memory_[u.node()] = static_cast<int32_t>(out_.memories.size());
-    out_.memories.push_back({u.param().dtype, u.param().slot, known ? u.shape()[0].value() : -1, is_scratch});
+    out_.memories.push_back({u.param().dtype, u.param().slot, known ? element_count(u) : -1, is_scratch});
   }
 
   // Lanes of the table, 1 for a scalar.
@@ -164,6 +165,7 @@ class Resolver {
   void access(const UOp& u, StepKind kind) {
     const Access a = access_of(u);
     const Operand index = operand(a.at.index);
+    const Operand row = a.at.row ? operand(a.at.row) : Operand{};
     const Operand value = a.value ? operand(a.value) : Operand{};
     const Operand gate = a.gate ? operand(a.gate) : Operand{};
     auto memory = memory_.find(a.at.buffer.node());
@@ -175,6 +177,10 @@ class Resolver {
     step.is_scattered = a.at.scattered;
     step.has_gate = static_cast<bool>(a.gate);
     step.srcs = {index, value, gate};
+    if (!a.at.row) return;
+    step.srcs.push_back(row);
+    step.height = a.at.buffer.shape()[0].value();
+    step.width = a.at.buffer.shape()[1].value();
   }
 
   void convert(const UOp& u, StepKind kind) {
