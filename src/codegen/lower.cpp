@@ -14,6 +14,7 @@
 #include "codegen/linearize.h"
 #include "codegen/lower_reduce.h"
 #include "codegen/passes.h"
+#include "codegen/shrink_ranges.h"
 #include "codegen/vectorize.h"
 #include "uop/gates.h"
 #include "uop/print.h"
@@ -89,7 +90,7 @@ LoweredKernel lower(const UOp& body, const Target& target) {
   ErrorContext context([&] { return "lowering the kernel\n" + print(body); });
   LoweredKernel out;
   out.work = estimate(body);
-  const UOp optimised = optimise(simplify_gates(simplify(body)), target);
+  const UOp optimised = optimise(shrink_ranges(simplify_gates(simplify(body))), target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   for (const UOp& r : kernel_axes(optimised))
