@@ -20,6 +20,7 @@ UOp merge_select_terms(const UOp& sum);  // the same for two terms of a weakint 
 UOp assume_condition(const Match& m);    // uses of c below c ? t : f
 UOp fold_cast_chain(const Match& m);     // x -> a -> b
 UOp lift_to_index(const Match& m);  // op(cast(x), cast(y)) of weakints -> cast(op(x, y)), where nothing wraps
-UOp drop_implied_gate(const Match& m);  // g ? load(gated by h) : 0 -> the load, where h implies g
+UOp select_by_gate(const Match& m);   // g ? load(gated by h) : 0 -> the load, gated by clauses of g as well
+UOp conjoin_by_gate(const Match& m);  // the same for g & load(gated by h) of bools
 
 }  // namespace lathe

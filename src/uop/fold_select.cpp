@@ -8,8 +8,6 @@
 namespace lathe {
 namespace {
 
-using pat::gate;
-
 bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
 
 // Ops whose sources are evaluated in another scope than the node's own, or are addresses and gates of their
@@ -146,17 +144,43 @@ UOp lift_to_index(const Match& m) {
   return u.dtype() == d && fits(lifted) ? cast(lifted, d) : UOp();
 }
 
-// The value of a gated load is 0 where its gate is false, so a selection of it or 0 by one of the gate's
-// clauses is the load.
-UOp drop_implied_gate(const Match& m) {
+namespace {
+
+bool is_gated_load(const UOp& u) {
+  return u.op() == Op::Load && u.n_srcs() == 1 && u.src(0).op() == Op::Index && u.src(0).n_srcs() == 2 &&
+         is_gated(u.src(0).src(1));
+}
+
+// The value of a gated load is 0 where its gate is false. So what selects it or 0 may be in the gate: clauses
+// that are there already, and clauses over loops that the index runs in, whose loads would otherwise be made
+// in vain. A clause about loaded values stays: it would make one load wait for another. Moves clauses out of
+// `selecting`.
+UOp move_into_gate(const UOp& load, SmallVec<UOp, 8>& selecting) {
+  const UOp &address = load.src(0), &gated = address.src(1);
+  const RangeSet& loops = gated.ranges();
+  SmallVec<UOp, 8> gate = split_operands(gated.src(0), Op::And), kept;
+  const size_t before = gate.size();
+  for (const UOp& c : selecting) {
+    if (std::find(gate.begin(), gate.begin() + before, c) != gate.begin() + before) continue;
+    bool moves = c.has_shape() && c.ndim() == gated.ndim();
+    for (const Node* r : c.ranges()) moves = moves && std::find(loops.begin(), loops.end(), r) != loops.end();
+    if (moves)
+      for (const UOp& n : toposort(c)) moves = moves && n.op() != Op::Index;
+    (moves ? gate : kept).push_back(c);
+  }
+  selecting = kept;
+  if (gate.size() == before) return load;
+  const UOp all = join_operands({gate.data(), gate.size()}, Op::And, {});
+  return lathe::load(index(address.src(0), where(all, gated.src(1), invalid())));
+}
+
+}  // namespace
+
+UOp select_by_gate(const Match& m) {
   const UOp& u = m.root();
   const bool opposite = u.src(1).is_const();
   const UOp& value = u.src(opposite ? 2 : 1);
-  if (value.dtype() != u.dtype()) return {};
-  const SmallVec<UOp, 8> known = split_operands(m[gate], Op::And);
-  auto implied = [&](const UOp& clause) {
-    return std::find(known.begin(), known.end(), clause) != known.end();
-  };
+  if (value.dtype() != u.dtype() || !is_gated_load(value)) return {};
   SmallVec<UOp, 8> needed;
   if (opposite) {
     for (const UOp& c : split_operands(u.src(0), Op::Or))
@@ -164,7 +188,25 @@ UOp drop_implied_gate(const Match& m) {
   } else {
     needed = split_operands(u.src(0), Op::And);
   }
-  return std::all_of(needed.begin(), needed.end(), implied) ? value : UOp();
+  const size_t before = needed.size();
+  const UOp moved = move_into_gate(value, needed);
+  if (needed.size() == before) return {};
+  if (needed.empty()) return moved;
+  return m.fit(
+      where(join_operands({needed.data(), needed.size()}, Op::And, {}), moved, u.src(opposite ? 1 : 2)));
+}
+
+UOp conjoin_by_gate(const Match& m) {
+  SmallVec<UOp, 8> clauses = split_operands(m.root(), Op::And);
+  const auto at = std::find_if(clauses.begin(), clauses.end(), is_gated_load);
+  if (at == clauses.end()) return {};
+  const UOp value = *at;
+  clauses.erase(at);
+  const size_t before = clauses.size();
+  const UOp moved = move_into_gate(value, clauses);
+  if (clauses.size() == before) return {};
+  clauses.push_back(moved);
+  return join_operands({clauses.data(), clauses.size()}, Op::And, {});
 }
 
 }  // namespace lathe

@@ -33,6 +33,18 @@ UOp image_param(const UOp& flat, const ImageSize& size) {
   return UOp::make(Op::Param, DType::Float32, {shape_node({size.height, size.width, kPixel})}, flat.arg());
 }
 
+int64_t image_pitch_alignment(std::string_view arch) {
+  constexpr std::string_view kKey = "IMAGE_PITCH_ALIGNMENT=";
+  const size_t at = arch.find(kKey);
+  if (at == arch.npos) return 0;
+  int64_t value = 0;
+  for (const char c : arch.substr(at + kKey.size())) {
+    if (c < '0' || c > '9' || value > kMaxImageWidth) break;
+    value = value * 10 + (c - '0');
+  }
+  return value;
+}
+
 std::vector<ImageSize> image_sizes(int64_t elements, DType d, int64_t alignment) {
   if (alignment <= 0 || elements <= 0 || elements % kPixel || (d != DType::Float16 && d != DType::Float32))
     return {};

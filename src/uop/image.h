@@ -6,6 +6,9 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace lathe {
@@ -17,6 +20,10 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 constexpr int64_t kMaxImageWidth = 16384;
+
+// Pixels that the length of a row is a multiple of, as an architecture string says it:
+// "a630,IMAGE_PITCH_ALIGNMENT=64". 0 where it does not: no images.
+int64_t image_pitch_alignment(std::string_view arch);
 
 // An image argument in place of the flat half or float argument `flat`.
 UOp image_param(const UOp& flat, const ImageSize& size);

@@ -390,8 +390,6 @@ UOp merge_selects_in_sum(const Match& m) {
   return mergeable ? m.fit(alu(Op::Add, {m[y], alu(Op::Add, {first, second})})) : UOp();
 }
 
-constexpr auto gated_load = op<Op::Load>(op<Op::Index>(buf, where(gate, idx, inv)));
-
 constexpr auto kSelectRules =
     rules(rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
           rule(any_op<kMergedOps>(where(c, x, y), where(c, z, w)), fn(merge_selects)),
@@ -399,8 +397,9 @@ constexpr auto kSelectRules =
                    .dtypes(is_typed_int),
                fn(merge_selects_in_sum)),
           rule(where(lt(ix, y), y, x), maximum(x, y)), rule(where(lt(x, c0), c0, x), maximum(x, c0)),
-          rule(where(lt(y, ix), x, y), maximum(x, y)), rule(where(c, gated_load, 0), fn(drop_implied_gate)),
-          rule(where(c, 0, gated_load), fn(drop_implied_gate)), rule(where(c, x, y), fn(assume_condition)));
+          rule(where(lt(y, ix), x, y), maximum(x, y)), rule(where(c, op<Op::Load>(x), 0), fn(select_by_gate)),
+          rule(where(c, 0, op<Op::Load>(x)), fn(select_by_gate)),
+          rule((x & y).dtype(DType::Bool), fn(conjoin_by_gate)), rule(where(c, x, y), fn(assume_condition)));
 
 // ---- lanes
 UOp stack_of_copies(const Match& m) {

@@ -3,6 +3,7 @@
 #include "uop/expression.h"
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
+#include "uop/spec.h"
 
 #include <algorithm>
 #include <string>
@@ -66,4 +67,52 @@ TEST_CASE("bounds under a gate") {
   CHECK(bounds("a<3&!(a<5)", "a") == "never");
   CHECK(bounds("a+b<2&!(a<2)", "c") == "never");  // only together
   CHECK(bounds("!(a+c<8)", "a*-1+5") == "-4..0");
+}
+
+TEST_CASE("what selects a gated load is in its gate") {
+  const Names n = parse_names("d=param(64):i32 b=param(64):bool a=range(8) r1=range(8)").or_throw();
+  const auto check = [&](const char* text, const char* want) {
+    const UOp got = read(text, n);
+    CHECK_MESSAGE(got == read(want, n), text, " -> ", expression(got));
+    verify(got, SpecLevel::Kernel, "gates test");
+    return got;
+  };
+  // What the gate says already; what it may say; what is about another loop or about loaded values.
+  check("where(a<2, d[a<2?a:Inv], 0)", "d[a<2?a:Inv]");
+  check("where(a<4&r1<2, d[a<2?a:Inv], 0)", "where(r1<2, d[a<2?a:Inv], 0)");
+  check("where(a<2&r1<2, d[a<4?a:Inv], 0)", "where(r1<2, d[a<2?a:Inv], 0)");
+  check("where(!(a<4)|!(r1<2), 0, d[a<2?a:Inv])", "where(r1<2, d[a<2?a:Inv], 0)");
+  check("where(d[a]<3, d[a<2?a:Inv], 0)", "where(d[a]<3, d[a<2?a:Inv], 0)");
+  check("where(a<4, d[a<2?a:Inv], 1)", "where(a<4, d[a<2?a:Inv], 1)");
+  check("where(a<4, d[a], 0)", "where(a<4, d[a], 0)");
+  // Bools are conjoined.
+  const UOp got = check("where(a<4&r1<2, b[a<2?a:Inv], F)", "b[a<2?a:Inv]&r1<2");
+  CHECK(got.op() == Op::And);
+  check("b[a<2?a:Inv]&a<2", "b[a<2?a:Inv]");
+  check("b[a<2?a:Inv]&!(r1<2)&b[r1]", "b[a<2?a:Inv]&!(r1<2)&b[r1]");
+}
+
+TEST_CASE("loads keep their gates, and nothing is left of accesses to nowhere") {
+  const Names n = parse_names("d=param(64):f32 r=range(8) c:bool").or_throw();
+  const UOp gated = read("where(c, where(d[c?r:Inv]<3.0, 2, 0), Inv)", n);
+  bool found = false;
+  for (const UOp& u : toposort(gated))
+    found = found || (u.op() == Op::Load && u.src(0).src(1) == read("c?r:Inv", n));
+  CHECK(found);
+  const UOp out = param(1, {64}, DType::Float32);
+  const auto loads = [](const UOp& u) {
+    const std::vector<UOp> nodes = toposort(u);
+    return std::count_if(nodes.begin(), nodes.end(), [](const UOp& x) { return x.op() == Op::Load; });
+  };
+  const UOp r = n[1].second, value = parse_expression("d[r]+d[Inv]", n).or_throw();
+  CHECK(loads(simplify(store(index(out, r), value))) == 1);
+  CHECK(simplify(store(index(out, invalid()), value)).op() == Op::Noop);
+  CHECK(simplify(store(index(out, r), invalid())).op() == Op::Noop);
+  // A store of a selection is a gated store, also of a selection between a value and what is there.
+  const UOp want = store(index(out, read("r<3?r:Inv", n)), constant(DType::Float32, 5.0));
+  const UOp five = constant(DType::Float32, 5.0), at = index(out, r), three = lt(r, 3);
+  CHECK(simplify(store(at, where(three, five, invalid()))) == want);
+  CHECK(simplify(store(at, where(logical_not(three), invalid(), five))) == want);
+  CHECK(simplify(store(at, where(three, five, load(at)))) == want);
+  CHECK(simplify(store(at, where(logical_not(three), load(at), five))) == want);
 }

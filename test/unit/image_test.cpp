@@ -111,6 +111,14 @@ TEST_CASE("sizes an image may have") {
   }
 }
 
+TEST_CASE("the alignment of rows is part of the architecture") {
+  CHECK(image_pitch_alignment("a630,IMAGE_PITCH_ALIGNMENT=64,x") == 64);
+  CHECK(image_pitch_alignment("IMAGE_PITCH_ALIGNMENT=128") == 128);
+  for (const char* none :
+       {"", "x86_64", "IMAGE_PITCH_ALIGNMENT=0", "IMAGE_PITCH_ALIGNMENT=", "IMAGE_PITCH=3"})
+    CHECK(image_pitch_alignment(none) == 0);
+}
+
 TEST_CASE("the size with fewest clauses wins, then the simplest rows, then the first") {
   const Names n = parse_names("a[0,15] b[0,63]").or_throw();
   const auto choose = [&](int64_t elements, std::initializer_list<const char*> reads) {
