@@ -90,6 +90,7 @@ LoweredKernel lower(const UOp& body, const Target& target) {
   ErrorContext context([&] { return "lowering the kernel\n" + print(body); });
   LoweredKernel out;
   out.work = estimate(body);
+  // The heuristic sees the loops that are left.
   const UOp optimised = optimise(shrink_ranges(simplify_gates(simplify(body))), target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);

@@ -82,10 +82,18 @@ struct Bound {
   UOp x;
   std::optional<int128> lo, hi;
 };
-// Bounds of expressions that hold where all clauses do.
-SmallVec<Bound, 4> bounds_of(std::span<const UOp> clauses) {
+// Bounds of expressions that hold where all clauses do. A gated load of a bool is true only where its gate
+// is.
+SmallVec<Bound, 4> bounds_of(SmallVec<UOp, 8> clauses) {
   SmallVec<Bound, 4> out;
-  for (const UOp& clause : clauses) {
+  for (size_t i = 0; i < clauses.size(); i++) {
+    const UOp clause = clauses[i];
+    if (clause.op() == Op::Load && clause.n_srcs() == 1 && clause.src(0).op() == Op::Index) {
+      const UOp& at = clause.src(0).src(1);
+      if (at.op() != Op::Where || !at.src(2).is_invalid()) continue;
+      for (const UOp& inner : split_operands(at.src(0), Op::And)) clauses.push_back(inner);
+      continue;
+    }
     const std::optional<BoundClause> b = bound_clause(clause);
     if (!b) continue;
     auto it = std::find_if(out.begin(), out.end(), [&](const Bound& o) { return o.x == b->x; });
@@ -180,7 +188,7 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
   if (clauses.size() > kMaxClauses || u.is_const() || toposort(u).size() > kMaxIndexNodes) return u;
   UOp out = u;
   SmallVec<Stand, 4> stands;
-  for (const Bound& b : bounds_of({clauses.data(), clauses.size()})) {
+  for (const Bound& b : bounds_of(clauses)) {
     const Bounds& own = b.x.bounds();
     const int128 lo = b.lo ? std::max(*b.lo, own.lo.as_int()) : own.lo.as_int();
     const int128 hi = b.hi ? std::min(*b.hi, own.hi.as_int()) : own.hi.as_int();
@@ -201,7 +209,8 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
 
 std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
-  const SmallVec<Bound, 4> bounds = bounds_of({clauses.data(), clauses.size()});
+  if (clauses.size() > kMaxClauses || toposort(u).size() > kMaxIndexNodes) return u.bounds();
+  const SmallVec<Bound, 4> bounds = bounds_of(clauses);
   std::vector<Known> terms;
   if (gate.is_const(Scalar(false)) || !narrow_terms({bounds.data(), bounds.size()}, terms))
     return std::nullopt;

@@ -41,6 +41,12 @@ TEST_CASE("gates on loaded values stay, and loads keep their own gates") {
   CHECK(simplify_under(gate, address) == simplify(address));
 }
 
+TEST_CASE("a gated load of a bool says what its gate says") {
+  const Names n = parse_names("b=param(16):bool a[0,15] c[0,15]").or_throw();
+  CHECK(simplify_under(read("b[a<2?a:Inv]&c<3", n), read("a//2+c//3", n)) == constant(0));
+  CHECK(simplify_under(read("b[a]&c<3", n), read("a//2+c//3", n)) == read("a//2", n));
+}
+
 TEST_CASE("a clause may divide by what another bounds") {
   const Names n = parse_names("x[-100,100]").or_throw();
   const UOp gate = read("x<0", n), divides = parse_expression("100%x!=0", n).or_throw();
