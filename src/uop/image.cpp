@@ -81,6 +81,20 @@ ImageRead simplify_image_read(const ImageSize& size, const ImageRead& read) {
   return out;
 }
 
+ImageRead gate_by_row(const ImageSize& size, const ImageRead& read) {
+  if (!read.y.is_const() || is_outside(constant(Scalar(true)), read.y, size.height)) return read;
+  if (read.gate.is_const()) return read;
+  const int64_t rows = size.height - read.y.value().as_i64();  // to the first one outside
+  UOp y = read.y;
+  for (const UOp& clause : split_operands(read.gate, Op::And)) {
+    const std::optional<BoundClause> b = bound_clause(clause);
+    if (!b || b->x.dtype() != DType::WeakInt) return read;
+    const UOp limit = constant(Scalar(b->limit));
+    y = y + maximum(b->is_upper ? b->x - limit : limit - b->x, constant(0)) * rows;
+  }
+  return {constant(Scalar(true)), simplify(y), read.x};
+}
+
 ImageRead image_read(const ImageSize& size, const PixelRead& read) {
   const UOp gate = read.gate ? read.gate : constant(Scalar(true));
   return simplify_image_read(size, {gate, read.pixel / size.width, read.pixel % size.width});

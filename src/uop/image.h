@@ -39,6 +39,9 @@ struct ImageRead {
   UOp gate, y, x;
 };
 ImageRead simplify_image_read(const ImageSize& size, const ImageRead& read);
+// The same read without a gate, where the row is a constant and the gate bounds integers: where a bound does
+// not hold, the row is one outside. One Max costs less than a choice between four values.
+ImageRead gate_by_row(const ImageSize& size, const ImageRead& read);
 
 // The best of `image_sizes` for reads of flat memory, nullptr gate for none: the one where most clauses go,
 // then that with the smallest row expressions, then the first. Nothing where there is no size.

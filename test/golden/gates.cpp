@@ -179,6 +179,17 @@ std::string compare_reads(const ImageSize& size, const ImageRead& a, const Image
   return first_difference(points, read[0], read[1], "reads");
 }
 
+std::string compare_values(const UOp& a, const UOp& b, Bytes memory, const Names& names) {
+  Points points(names, 2);
+  const UOp out = param(0, {points.count}, DType::Float32);
+  Bytes values[2];
+  for (const int k : {0, 1}) {
+    values[k].resize(static_cast<size_t>(points.count) * 4);
+    run_at(points, store(index(out, points.loop), cast(k ? b : a, DType::Float32)), values[k], memory);
+  }
+  return first_difference(points, values[0], values[1], "values");
+}
+
 std::string check_gate(std::string_view row, const Names& names) {
   const auto [input, output] = split(row, " => ");
   const auto [gate, at] = split(input, " @ ");
@@ -199,7 +210,8 @@ std::string check_image(std::string_view row, const Names& names) {
   const ImageSize size{std::stoll(std::string(height)), std::stoll(std::string(width))};
   const auto [input, output] = split(accesses, " => ");
   const auto [want_gate, want_at] = split(output == "=" ? input : output, " @ ");
-  const ImageRead original = read_image(input, names), got = simplify_image_read(size, original);
+  const ImageRead original = read_image(input, names),
+                  got = gate_by_row(size, simplify_image_read(size, original));
   const ImageRead want = read_image(
       fmt::format("{} @ {}", want_gate, want_at == "=" ? split(input, " @ ").second : want_at), names);
   std::string problems;
@@ -274,10 +286,37 @@ TEST_CASE("image reads without a clause read the same") {
     const ImageRead read{random.gate(), random.number(0, 3) ? random.sum() : random.index(), random.sum()};
     const ImageRead simple = simplify_image_read(size, read);
     dropped += !(simple.gate == simplify_gate(simplify(read.gate)));
+    const ImageRead in_row = {simple.gate, constant(random.number(-1, 3)), simple.x};
+    CHECK_MESSAGE(compare_reads(size, in_row, gate_by_row(size, in_row), names) == "",
+                  expression(in_row.gate));
     CHECK_MESSAGE(compare_reads(size, read, simple, names) == "", expression(read.gate), " @ ",
                   expression(read.x), " , ", expression(read.y), " -> ", expression(simple.gate));
   }
   CHECK(dropped > 100);
+}
+
+TEST_CASE("selections of gated loads have the same values with other gates") {
+  const Names names = parse_names("a[0,5] b[-3,4] c[0,3]").or_throw();
+  RandomGates random(names, 13);
+  int moved = 0;
+  for (int i = 0; i < 600; i++) {
+    const bool bools = random.number(0, 1);
+    const UOp memory = param(1, {16}, bools ? DType::Bool : DType::Float32);
+    std::vector<std::byte> bytes(64);
+    for (size_t k = 0; k < 64; k++) bytes[k] = static_cast<std::byte>(bools ? (k * 5 % 3 == 1) : k);
+    const UOp gate = random.gate(), zero = constant(bools ? DType::Bool : DType::Float32, 0);
+    const UOp value = load(index(memory, where(gate, random.index() % 16, invalid())));
+    UOp selecting = random.number(0, 1) ? random.gate() & gate : random.gate();
+    // Clauses about another loaded value stay.
+    if (random.number(0, 3) == 0)
+      selecting = selecting & ne(load(index(memory, random.index() % 16)), constant(0));
+    const UOp u =
+        random.number(0, 1) ? where(selecting, value, zero) : where(logical_not(selecting), zero, value);
+    const UOp simple = simplify_gates(u);
+    moved += simple.op() == Op::Load;
+    CHECK_MESSAGE(compare_values(u, simple, bytes, names) == "", expression(u), " -> ", expression(simple));
+  }
+  CHECK(moved > 100);
 }
 
 TEST_CASE("wrong gates are seen") {

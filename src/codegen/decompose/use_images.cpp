@@ -92,7 +92,7 @@ class ImageMaker {
   }
   // A float Load, and for half a Cast of it.
   static UOp load_of(const UOp& u, const ImageSize& size) {
-    const ImageRead r = image_read(size, *pixel_of(u));
+    const ImageRead r = gate_by_row(size, image_read(size, *pixel_of(u)));
     UOp value = load(address(u, size, r.y, r.x));
     if (!r.gate.is_const(Scalar(true)))
       value = UOp::make(Op::Load, {value.src(0), constant(DType::Float32, 0.0), r.gate});
