@@ -85,7 +85,7 @@ class LiveValues {
     switch (u.op()) {
       case Op::Load: return u.n_srcs() == 1 ? of_address(u.src(0)) : all_;
       case Op::Cast: return known(u.src(0));
-      // A float that is 0 by a gate makes a product 0, also with an infinity: as elsewhere in sums.
+      // What a gate makes 0 makes a product 0, of an infinity too: as a selection does in reduce_rules.
       case Op::Mul: return both(known(u.src(0)), known(u.src(1)));
       case Op::Add: return either(known(u.src(0)), known(u.src(1)));
       case Op::Reduce: return u.arg_as<ReduceArg>().op == Op::Add ? known(u.src(0)) : all_;

@@ -43,11 +43,13 @@ ImageRead simplify_image_read(const ImageSize& size, const ImageRead& read);
 // not hold, the row is one outside. One Max costs less than a choice between four values.
 ImageRead gate_by_row(const ImageSize& size, const ImageRead& read);
 
-// The best of `image_sizes` for reads of flat memory, nullptr gate for none: the one where most clauses go,
-// then that with the smallest row expressions, then the first. Nothing where there is no size.
+// A read of a pixel of flat memory.
 struct PixelRead {
-  UOp gate, pixel;  // the element index / 4
+  UOp gate;   // null for none
+  UOp pixel;  // the element index / 4
 };
+// The size for these reads: where most clauses go, then that with the smallest row expressions, then the
+// first. Nothing where there is no size.
 std::optional<ImageSize> choose_image_size(std::span<const ImageSize> sizes,
                                            std::span<const PixelRead> reads);
 ImageRead image_read(const ImageSize& size, const PixelRead& read);

@@ -1,6 +1,7 @@
 #include "uop/image.h"
 
 #include "codegen/decompose/index_types.h"
+#include "codegen/decompose/move_gates.h"
 #include "codegen/decompose/use_images.h"
 #include "codegen/linearize.h"
 #include "renderer/renderer.h"
@@ -229,6 +230,28 @@ TEST_CASE("a padded copy through images reads the same without gates") {
       CHECK(flat[1].second == images[1].second);
     }
   }
+}
+
+TEST_CASE("committed gates and coordinates are about the same values") {
+  const UOp g0 = range(32, 0, AxisType::Loop), table = param(1, {32}, DType::Float32);
+  const UOp y = cast(load(index(table, g0)) + constant(1.0), DType::Int32);
+  const UOp gate = lt(constant(-1), y) & lt(y, 10),
+            image = image_param(param(0, {400}, DType::Float32), {10, 10});
+  const UOp at[] = {where(gate, y, invalid()), g0};
+  const UOp body =
+      loop_over(store(four_at(param(2, {128}, DType::Float32), g0 * 4), load(index(image, at))), {g0});
+  const UOp committed = commit_weak_types(move_gates(body, Target()), Target());
+  int reads = 0;
+  for (const UOp& u : toposort(committed)) {
+    if (u.op() != Op::Load || u.n_srcs() != 3) continue;
+    const UOp &row = u.src(0).src(1), &column = u.src(0).src(2);
+    CHECK(reaches(u.src(2), row));
+    const ImageRead r = simplify_image_read({10, 10}, {u.src(2), row, column});
+    CHECK(r.gate.is_const(Scalar(true)));
+    CHECK(r.y == row);
+    reads++;
+  }
+  CHECK(reads == 1);
 }
 
 TEST_CASE("memory that is used in other ways stays flat") {

@@ -302,7 +302,9 @@ TEST_CASE("loads and stores at Invalid") {
   CHECK(simplify(store(index(d, i), load(index(d, i)) + 1)).op() == Op::Store);
   const UOp gated_load = load(index(d, where(g, i, invalid())));
   CHECK(simplify(where(g, gated_load, constant(Scalar(0.0)))) == gated_load);
-  CHECK(simplify(where(lt(i, 3), gated_load, constant(Scalar(0.0)))).op() == Op::Where);
+  CHECK(simplify(where(lt(i, 3), gated_load, constant(Scalar(0.0)))) ==
+        load(index(d, where(simplify(lt(i, 3) & g), i, invalid()))));
+  CHECK(simplify(where(lt(i, 3), gated_load, constant(Scalar(1.0)))).op() == Op::Where);
   // a load keeps the gate that its address needs
   const UOp inner = where(ne(gated_load, constant(Scalar(0.0))), constant(2), constant(0));
   CHECK(reaches(simplify(where(g, inner, invalid())), gated_load));
