@@ -1,5 +1,6 @@
 #include "uop/spec.h"
 
+#include "uop/derive.h"
 #include "uop/expression.h"
 #include "uop/print.h"
 #include "uop/spec_rules.h"
@@ -17,19 +18,19 @@ constexpr size_t kNumLevels = 3;
 class RuleTable {
  public:
   explicit RuleTable(SpecLevel level) : ops_(level_ops(level)) {
-    for (const auto rules : {shared_rules(), level_rules(level)})
-      for (const SpecRule& rule : rules)
-        for (int op = 0; op < kNumOps; op++)
-          if (rule.ops.contains(static_cast<Op>(op))) by_op_[static_cast<size_t>(op)].push_back(&rule);
+    for (const SpecRule& rule : spec_rules())
+      for (int op = 0; op < kNumOps && (rule.levels >> static_cast<int>(level) & 1); op++)
+        if (rule.ops.contains(static_cast<Op>(op))) by_op_[static_cast<size_t>(op)].push_back(&rule);
   }
 
   // The first rule that `u` breaks; empty when it is legal.
   std::string_view broken_by(const UOp& u) const {
-    if (!ops_.contains(u.op())) return "the op does not occur at this level";
+    if (!knows(u.op())) return "the op does not occur at this level";
     for (const SpecRule* rule : by_op_[static_cast<size_t>(u.op())])
       if (!rule->holds(u)) return rule->text;
     return "";
   }
+  bool knows(Op op) const { return ops_.contains(op); }
 
  private:
   OpSet ops_;
@@ -96,12 +97,21 @@ class ListChecker {
   uint32_t scopes_ = 0;
 };
 
-[[noreturn]] void fail(const SpecViolation& v, SpecLevel level, std::string_view pass) {
+[[noreturn]] void fail(const UOp& node, std::string_view rule, const std::string& place) {
   const ExpressionLimits limits{.characters = 400, .depth = 40};
+  std::string text = fmt::format("UOp verification failed {}: {}", place, rule);
+  if (info(node.op()).dtype_rule != DTypeRule::Arg)
+    if (const DType d = derive_dtype(node.op(), node.srcs(), node.arg()); d != node.dtype())
+      text += fmt::format("\n  bad dtype {}, expected {} on {}", dtype_name(node.dtype()), dtype_name(d),
+                          op_name(node.op()));
   throw InternalError(detail::with_context(
-      fmt::format("UOp verification failed at {} on {} after {} ({} level): {}\n  node: {}\n  expression: {}",
-                  v.position, op_name(v.node.op()), pass, spec_level_name(level), v.rule, print_node(v.node),
-                  expression(v.node, limits))));
+      fmt::format("{}\n  node: {}\n  expression: {}", text, print_node(node), expression(node, limits))));
+}
+
+void fail(const SpecViolation& v, SpecLevel level, std::string_view pass) {
+  fail(v.node, v.rule,
+       fmt::format("at {} on {} after {} ({} level)", v.position, op_name(v.node.op()), pass,
+                   spec_level_name(level)));
 }
 
 }  // namespace
@@ -146,6 +156,23 @@ void verify(const UOp& root, SpecLevel level, std::string_view pass) {
 
 void verify(std::span<const UOp> linear, std::string_view pass) {
   if (const auto v = find_violation(linear)) fail(*v, SpecLevel::Program, pass);
+}
+
+void verify_node(const UOp& u) {
+  thread_local bool is_busy = false;
+  if (is_busy) return;  // checks of symbolic shapes make nodes of their own
+  struct Busy {
+    Busy() { is_busy = true; }
+    ~Busy() { is_busy = false; }
+  };
+  const Busy busy;
+  std::string_view rule = "the op does not occur at any level";
+  for (size_t i = 0; i < kNumLevels && !rule.empty(); i++)
+    if (const RuleTable& table = table_of(static_cast<SpecLevel>(i)); table.knows(u.op()))
+      rule = table.broken_by(u);
+  if (rule.empty() && derive_shape(u.op(), u.dtype(), u.srcs(), u.arg()) != u.node()->shape)
+    rule = "the shape follows from the sources";
+  if (!rule.empty()) fail(u, rule, fmt::format("on {} as it was made", op_name(u.op())));
 }
 
 }  // namespace lathe

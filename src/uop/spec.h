@@ -33,4 +33,8 @@ std::optional<SpecViolation> find_violation(std::span<const UOp> linear);
 void verify(const UOp& root, SpecLevel level, std::string_view pass);
 void verify(std::span<const UOp> linear, std::string_view pass);
 
+// What SPEC=2 asks of every new node: it is legal at some level, and its dtype and shape follow from its
+// sources. InternalError "UOp verification failed on <op> …" as above; the open ErrorContext names the pass.
+void verify_node(const UOp& u);
+
 }  // namespace lathe

@@ -1,4 +1,3 @@
-// Rules that hold at every level.
 #include "uop/spec_rules.h"
 
 #include "uop/arg_kind.h"
@@ -17,14 +16,33 @@ constexpr OpSet all_ops() {
 }
 
 constexpr OpSet without(OpSet s, const OpSet& o) {
-  s.words[0] &= ~o.words[0];
-  s.words[1] &= ~o.words[1];
+  for (int i = 0; i < 2; i++) s.words[i] &= ~o.words[i];
   return s;
 }
 
-constexpr OpSet kComparisons = ops_with(kComparison);
 constexpr OpSet kShifts = {Op::Shl, Op::Shr};
-constexpr OpSet kArithmetic = without(kAluOps, kComparisons | kShifts);
+constexpr OpSet kArithmetic = without(kAluOps, ops_with(kComparison) | kShifts);
+constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  Op::Bitcast,
+                                            Op::Range, Op::Special, Op::Const, Op::Reduce};
+constexpr OpSet kAccesses = {Op::Load, Op::Store}, kStorage = {Op::Param, Op::Buffer};
+constexpr OpSet kAfterTargets =
+    kMovementOps | kStorage | OpSet{Op::Contiguous, Op::Index, Op::After, Op::Bitcast, Op::Stage, Op::Copy};
+
+bool each(std::span<const UOp> list, auto holds) { return std::all_of(list.begin(), list.end(), holds); }
+
+// `x` may stand where a value of `d` is wanted.
+bool agrees(const UOp& x, DType d) { return x.dtype() == d || is_weak(x.dtype()) || x.is_invalid(); }
+
+bool is_scalar(const UOp& u) { return u.has_shape() && u.shape().empty(); }
+bool is_range(const UOp& u) { return u.op() == Op::Range; }
+bool is_counter(DType d) { return d == DType::Int32 || d == DType::Int64; }
+
+// Scalars, or with the lanes of `like`.
+bool have_lanes_of(std::span<const UOp> list, const UOp& like) {
+  return each(list, [&](const UOp& s) {
+    return is_scalar(s) || (s.has_shape() && s.node()->shape == like.node()->shape);
+  });
+}
 
 bool payload_exists(const UOp& u) {
   const ArgRule rule = arg_rule(u.op());
@@ -35,119 +53,26 @@ bool payload_exists(const UOp& u) {
   return true;
 }
 
-bool source_count(const UOp& u) {
-  const auto least = static_cast<size_t>(min_sources(u.op()));
-  return info(u.op()).arity < 0 ? u.n_srcs() >= least : u.n_srcs() == least;
-}
-
-bool dtype_follows(const UOp& u) {
-  return info(u.op()).dtype_rule == DTypeRule::Arg || derive_dtype(u.op(), u.srcs(), u.arg()) == u.dtype();
-}
-
-bool const_fits(const UOp& u) {
-  if (u.dtype() == DType::Void) return false;
-  return u.is_invalid() ? u.dtype() == DType::Bool : cast_scalar(u.value(), u.dtype()) == u.value();
-}
-
-// `x` may stand where a value of `d` is wanted.
-bool agrees(const UOp& x, DType d) { return x.dtype() == d || is_weak(x.dtype()) || x.is_invalid(); }
-
-bool lanes_agree(const UOp& u) {
-  for (const UOp& lane : u.srcs())
-    if (!lane.has_shape() || lane.node()->shape != u.src(0).node()->shape || !agrees(lane, u.dtype()))
-      return false;
-  return true;
-}
-
-bool operands_agree(const UOp& u) {
-  for (size_t i = u.op() == Op::Where; i < u.n_srcs(); i++)
-    if (!agrees(u.src(i), u.dtype())) return false;
-  return true;
-}
-
 bool compared_agree(const UOp& u) {
   const UOp &a = u.src(0), &b = u.src(1);
   const DType d = a.is_invalid() ? b.dtype() : b.is_invalid() ? a.dtype() : join(a.dtype(), b.dtype());
   return agrees(a, d) && agrees(b, d);
 }
 
-bool condition_is_bool(const UOp& u) { return u.src(0).dtype() == DType::Bool; }
-
-bool any_invalid(const UOp& u) {
-  return std::any_of(u.srcs().begin(), u.srcs().end(), [](const UOp& s) { return s.is_invalid(); });
-}
-
-bool not_float(const UOp& u) { return !is_float(u.dtype()); }
-bool is_integer(const UOp& u) { return is_int(u.dtype()) || any_invalid(u); }
-
-bool shift_count(const UOp& u) {
-  const UOp& n = u.src(1);
-  return n.dtype() == u.dtype() || n.dtype() == DType::UInt32 || n.dtype() == DType::WeakInt ||
-         n.is_invalid();
-}
-
-bool coordinates_are_ints(const UOp& u) {
-  for (const UOp& i : u.srcs().subspan(1))
-    if (!is_int(i.dtype()) && !i.is_invalid()) return false;
-  return true;
-}
-
-bool ranges_follow(const UOp& u) {
-  for (const UOp& r : u.srcs().subspan(1))
-    if (r.op() != Op::Range) return false;
-  return true;
-}
-
-bool end_is_int(const UOp& u) {
-  return is_int(u.src(0).dtype()) && u.src(0).has_shape() && u.src(0).shape().empty();
-}
-
-constexpr OpSet kAfterTargets = kMovementOps | OpSet{Op::Param, Op::Buffer,  Op::Contiguous, Op::Index,
-                                                     Op::After, Op::Bitcast, Op::Stage,      Op::Copy};
-bool after_target(const UOp& u) { return kAfterTargets.contains(u.src(0).op()); }
-
-bool effects_only(const UOp& u) {
-  return std::all_of(u.srcs().begin(), u.srcs().end(), [](const UOp& s) { return s.dtype() == DType::Void; });
-}
-
-bool has_value(const UOp& u) { return u.dtype() != DType::Void && u.src(0).dtype() != DType::Void; }
-bool has_bits(const UOp& u) { return has_value(u) && !is_weak(u.dtype()) && !is_weak(u.src(0).dtype()); }
-
-bool load_form(const UOp& u) {
-  if (u.n_srcs() == 1) return true;
-  return u.n_srcs() == 3 && agrees(u.src(1), u.dtype()) && u.src(2).dtype() == DType::Bool;
-}
-
-bool store_form(const UOp& u) {
-  if (u.n_srcs() > 3 || !agrees(u.src(1), u.src(0).dtype())) return false;
-  return u.n_srcs() == 2 || u.src(2).dtype() == DType::Bool;
-}
-
 bool reduce_form(const UOp& u) {
   const auto& arg = u.arg_as<ReduceArg>();
   if (!has_flag(arg.op, kReduceOp) || arg.n_axes < 0) return false;
-  return arg.n_axes == 0 ? u.n_srcs() > 1 && ranges_follow(u) : u.n_srcs() == 1;
+  return arg.n_axes == 0 ? u.n_srcs() > 1 && each(u.srcs().subspan(1), is_range) : u.n_srcs() == 1;
 }
 
 bool axes_form(const UOp& u) {
   const auto axes = u.arg_as<AxesArg>().span();
   if (!u.src(0).has_shape() || axes.size() != u.src(0).shape().size()) return false;
+  const int most = u.op() == Op::Flip ? 1 : static_cast<int>(axes.size()) - 1;
   uint32_t seen = 0;
   for (const int8_t a : axes) {
-    if (a < 0 || static_cast<size_t>(a) >= std::max<size_t>(axes.size(), 2)) return false;
-    if (u.op() == Op::Flip && a > 1) return false;
-    if (u.op() == Op::Permute && (seen >> a & 1)) return false;
+    if (a < 0 || a > most || (u.op() == Op::Permute && (seen >> a & 1))) return false;
     seen |= 1u << a;
-  }
-  return true;
-}
-
-bool shapes_are_stacks(const UOp& u) {
-  const size_t first = u.op() == Op::Param || u.op() == Op::Buffer ? 0 : 1;
-  for (const UOp& shape : u.srcs().subspan(first)) {
-    if (shape.op() != Op::Stack) return false;
-    for (const UOp& size : shape.srcs())
-      if (!is_int(size.dtype())) return false;
   }
   return true;
 }
@@ -155,53 +80,16 @@ bool shapes_are_stacks(const UOp& u) {
 bool storage_form(const UOp& u) {
   const ParamArg& p = u.param();
   if (p.dtype != u.dtype()) return is_image(u);
-  if (p.space == AddrSpace::Alu) return !p.name.empty() && u.has_shape() && u.shape().empty();
+  if (p.space == AddrSpace::Alu) return !p.name.empty() && is_scalar(u);
   return p.dtype != DType::Void && !is_weak(p.dtype);
 }
 
-bool closes_if(const UOp& u) { return u.src(0).op() == Op::If; }
-
-// Rules below the first three may take their payload, their sources and their dtype for granted.
-const SpecRule kShared[] = {
-    {all_ops(), "the payload is the one of the op", payload_exists},
-    {all_ops(), "the number of sources is the one of the op", source_count},
-    {all_ops(), "the dtype follows from the sources", dtype_follows},
-    {{Op::Const}, "a constant is a value of its dtype; Invalid is bool", const_fits},
-    {{Op::Stack},
-     "lanes have one shape, and the dtype of the Stack unless they are weak or Invalid",
-     lanes_agree},
-    {kArithmetic, "operands have the dtype of the result unless they are weak or Invalid", operands_agree},
-    {kComparisons, "compared operands have one dtype unless they are weak or Invalid", compared_agree},
-    {{Op::Where, Op::If}, "the condition is bool", condition_is_bool},
-    {ops_with(kNoFloat), "bit operations are not for floats", not_float},
-    {ops_with(kIntOnly), "the operation is for integers only", is_integer},
-    {kShifts, "a shift count has the dtype of the shifted value, uint or weakint", shift_count},
-    {{Op::Index}, "coordinates are integers or Invalid", coordinates_are_ints},
-    {{Op::End, Op::Stage}, "sources 1.. are Ranges", ranges_follow},
-    {{Op::Range, Op::Special}, "the end is a scalar integer", end_is_int},
-    {{Op::Group}, "a Group holds effects", effects_only},
-    {{Op::Cast}, "a cast is from a value to a value", has_value},
-    {{Op::Bitcast}, "a bitcast is between dtypes that have bits", has_bits},
-    {{Op::Load},
-     "a Load has an address, and both or none of an alternative of its dtype and a bool gate",
-     load_form},
-    {{Op::Store},
-     "a Store has an address, a value of the address's dtype, and at most a bool gate",
-     store_form},
-    {{Op::Reduce},
-     "a Reduce folds with Add, Mul or Max over leading axes or over Ranges, not both",
-     reduce_form},
-    {{Op::Permute, Op::Flip}, "one axis number or flag an axis", axes_form},
-    {{Op::Param, Op::Buffer, Op::Reshape, Op::Expand, Op::Pad, Op::Shrink},
-     "shapes are Stacks of integers",
-     shapes_are_stacks},
-    {{Op::Param, Op::Buffer},
-     "memory has a strong dtype, that of its payload; a variable is a named scalar",
-     storage_form},
-    {{Op::EndIf}, "an EndIf names its If", closes_if},
-};
-
-// ---- tensor
+bool has_coordinates(const UOp& u) {
+  const Node* n = u.src(0).node();
+  while (n->op == Op::After) n = n->src_begin()->node();
+  if (!is_image(UOp(n))) return u.n_srcs() == 2;
+  return u.n_srcs() == 3 && is_scalar(u.src(1)) && is_scalar(u.src(2));
+}
 
 bool boxes_fit(const UOp& u) {
   const Shape& in = u.src(0).shape();
@@ -216,88 +104,13 @@ bool boxes_fit(const UOp& u) {
   return true;
 }
 
-bool names_device(const UOp& u) { return !u.arg_as<DeviceArg>().device->empty(); }
+bool is_vector(const Node* range) { return std::get<RangeArg>(range->arg).type == AxisType::Vector; }
 
-bool callable(const UOp& u) {
-  const Op body = u.src(0).op();
-  return body == Op::Sink || body == Op::Linear || body == Op::Copy;
+bool argument_form(const UOp& u) {
+  const ParamArg& p = u.param();
+  if (u.op() == Op::Buffer) return p.space == AddrSpace::Reg || p.space == AddrSpace::Local;
+  return p.space == AddrSpace::Global ? p.slot >= 0 : p.space == AddrSpace::Alu && is_counter(p.dtype);
 }
-
-const SpecRule kTensor[] = {
-    {{Op::Pad, Op::Shrink}, "the smaller box lies inside the larger one", boxes_fit},
-    {{Op::Copy}, "a Copy names its device", names_device},
-    {{Op::Call}, "the body of a Call is a Sink, a Linear or a Copy", callable},
-    {{Op::After}, "only memory, views of it and addresses wait for effects", after_target},
-};
-
-// ---- kernel
-
-bool is_flat_value(const UOp& u) {
-  if (!u.has_shape() || u.dtype() == DType::Void) return true;
-  return u.shape().empty() || (u.shape().size() == 1 && u.shape()[0].is_const());
-}
-
-bool is_flat_memory(const UOp& u) {
-  return u.param().space == AddrSpace::Alu || u.shape().size() == 1 || is_image(u);
-}
-
-bool same_lanes(const UOp& u) {
-  for (const UOp& s : u.srcs())
-    if (!s.has_shape() || (!s.shape().empty() && s.node()->shape != u.node()->shape)) return false;
-  return true;
-}
-
-bool has_coordinates(const UOp& u) {
-  const Node* n = u.src(0).node();
-  while (n->op == Op::After) n = n->src_begin()->node();
-  if (!is_image(UOp(n))) return u.n_srcs() == 2;
-  return u.n_srcs() == 3 && u.src(1).shape().empty() && u.src(2).shape().empty();
-}
-
-bool through_address(const UOp& u) { return spec_is_address(u.src(0)); }
-
-bool accessed_lanes(const UOp& u) {
-  for (const UOp& s : u.srcs().subspan(1))
-    if (!s.has_shape() || (!s.shape().empty() && s.node()->shape != u.src(0).node()->shape)) return false;
-  return true;
-}
-
-// While a Vector Range is left, what depends on it is still written as a scalar, and stands for as many
-// lanes.
-bool accessed_lanes_or_vector_range(const UOp& u) {
-  if (accessed_lanes(u)) return true;
-  const RangeSet& open = u.src(0).ranges();
-  return u.src(0).shape().empty() && std::any_of(open.begin(), open.end(), [](const Node* r) {
-           return std::get<RangeArg>(r->arg).type == AxisType::Vector;
-         });
-}
-
-// Shrink occurs only as the address of contiguous elements.
-bool address_form(const UOp& u) {
-  return spec_is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
-         u.src(2).src(0).is_const() && u.src(2).src(0).value().as_int() > 0;
-}
-
-bool over_ranges(const UOp& u) { return u.arg_as<ReduceArg>().n_axes == 0; }
-
-constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  Op::Bitcast,
-                                            Op::Range, Op::Special, Op::Const, Op::Reduce};
-
-const SpecRule kKernel[] = {
-    {kValueOps, "values are scalars or vectors of constant length", is_flat_value},
-    {{Op::Param, Op::Buffer}, "memory is flat, or an image", is_flat_memory},
-    {kAluOps, "operands are scalars or have as many lanes as the result", same_lanes},
-    {{Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
-    {{Op::Load, Op::Store}, "memory is reached through an Index or a Shrink of it", through_address},
-    {{Op::Load, Op::Store},
-     "values and gates are scalars or have as many lanes as the address",
-     accessed_lanes_or_vector_range},
-    {{Op::Shrink}, "a Shrink is the address of a constant number of elements of memory", address_form},
-    {{Op::Reduce}, "a Reduce in a kernel is over Ranges", over_ranges},
-    {{Op::After}, "only memory, views of it and addresses wait for effects", after_target},
-};
-
-// ---- program
 
 bool strong_sources(const UOp& u) {
   // A weak Stack is a shape or a size; where it is used as a value, its user fails.
@@ -307,108 +120,196 @@ bool strong_sources(const UOp& u) {
   return true;
 }
 
-bool strong_result(const UOp& u) { return !is_weak(u.dtype()); }
-bool no_invalid(const UOp& u) { return !u.is_invalid(); }
+using U = const UOp&;
+constexpr uint8_t kT = 1 << static_cast<int>(SpecLevel::Tensor),
+                  kK = 1 << static_cast<int>(SpecLevel::Kernel),
+                  kP = 1 << static_cast<int>(SpecLevel::Program), kAll = kT | kK | kP;
 
-bool same_dtypes(const UOp& u) {
-  if (u.op() == Op::Shl || u.op() == Op::Shr) return u.src(0).dtype() == u.dtype();
-  if (has_flag(u.op(), kComparison)) return u.src(0).dtype() == u.src(1).dtype();
-  for (size_t i = u.op() == Op::Where; i < u.n_srcs(); i++)
-    if (u.src(i).dtype() != u.dtype()) return false;
-  return true;
-}
+// Rules below the first three may take the payload, the sources and the dtype of the node for granted.
+const SpecRule kRules[] = {
+    {kAll, all_ops(), "the payload is the one of the op", payload_exists},
+    {kAll, all_ops(), "the number of sources is the one of the op",
+     [](U u) {
+       const auto least = static_cast<size_t>(min_sources(u.op()));
+       return info(u.op()).arity < 0 ? u.n_srcs() >= least : u.n_srcs() == least;
+     }},
+    {kAll, all_ops(), "the dtype follows from the sources",
+     [](U u) {
+       return info(u.op()).dtype_rule == DTypeRule::Arg ||
+              derive_dtype(u.op(), u.srcs(), u.arg()) == u.dtype();
+     }},
+    {kAll,
+     {Op::Const},
+     "a constant is a value of its dtype; Invalid is bool",
+     [](U u) {
+       if (u.is_invalid()) return u.dtype() == DType::Bool;
+       return u.dtype() != DType::Void && cast_scalar(u.value(), u.dtype()) == u.value();
+     }},
+    {kAll,
+     {Op::Stack},
+     "lanes have one shape, and the dtype of the Stack unless they are weak or Invalid",
+     [](U u) {
+       return each(u.srcs(), [&](U s) {
+         return s.has_shape() && s.node()->shape == u.src(0).node()->shape && agrees(s, u.dtype());
+       });
+     }},
+    {kAll, kArithmetic, "operands have the dtype of the result unless they are weak or Invalid",
+     [](U u) {
+       return each(u.srcs().subspan(u.op() == Op::Where), [&](U s) { return agrees(s, u.dtype()); });
+     }},
+    {kAll, ops_with(kComparison), "compared operands have one dtype unless they are weak or Invalid",
+     compared_agree},
+    {kAll, {Op::Where, Op::If}, "the condition is bool", [](U u) { return is_bool(u.src(0).dtype()); }},
+    {kAll, ops_with(kNoFloat), "bit operations are not for floats", [](U u) { return !is_float(u.dtype()); }},
+    {kAll, ops_with(kIntOnly), "the operation is for integers only",
+     [](U u) { return is_int(u.dtype()) || !each(u.srcs(), [](U s) { return !s.is_invalid(); }); }},
+    {kAll, kShifts, "a shift count has the dtype of the shifted value, uint or weakint",
+     [](U u) {
+       const UOp& n = u.src(1);
+       return n.dtype() == u.dtype() || n.dtype() == DType::UInt32 || n.dtype() == DType::WeakInt ||
+              n.is_invalid();
+     }},
+    {kAll,
+     {Op::Index},
+     "coordinates are integers or Invalid",
+     [](U u) { return each(u.srcs().subspan(1), [](U i) { return is_int(i.dtype()) || i.is_invalid(); }); }},
+    {kAll,
+     {Op::End, Op::Stage},
+     "sources 1.. are Ranges",
+     [](U u) { return each(u.srcs().subspan(1), is_range); }},
+    {kAll,
+     {Op::Range, Op::Special},
+     "the end is a scalar integer",
+     [](U u) { return is_int(u.src(0).dtype()) && is_scalar(u.src(0)); }},
+    {kAll,
+     {Op::Group},
+     "a Group holds effects",
+     [](U u) { return each(u.srcs(), [](U s) { return s.dtype() == DType::Void; }); }},
+    {kAll,
+     {Op::Cast, Op::Bitcast},
+     "a cast is from a value to a value",
+     [](U u) { return u.dtype() != DType::Void && u.src(0).dtype() != DType::Void; }},
+    {kAll,
+     {Op::Bitcast},
+     "a bitcast is between dtypes that have bits",
+     [](U u) { return !is_weak(u.dtype()) && !is_weak(u.src(0).dtype()); }},
+    {kAll,
+     {Op::Load},
+     "a Load has an address, and both or none of an alternative of its dtype and a bool gate",
+     [](U u) {
+       return u.n_srcs() == 1 ||
+              (u.n_srcs() == 3 && agrees(u.src(1), u.dtype()) && is_bool(u.src(2).dtype()));
+     }},
+    {kAll,
+     {Op::Store},
+     "a Store has an address, a value of the address's dtype, and at most a bool gate",
+     [](U u) {
+       return agrees(u.src(1), u.src(0).dtype()) &&
+              (u.n_srcs() == 2 || (u.n_srcs() == 3 && is_bool(u.src(2).dtype())));
+     }},
+    {kAll,
+     {Op::Reduce},
+     "a Reduce folds with Add, Mul or Max over leading axes or over Ranges, not both",
+     reduce_form},
+    {kAll, {Op::Permute, Op::Flip}, "one axis number or flag an axis", axes_form},
+    {kAll, kStorage | OpSet{Op::Reshape, Op::Expand, Op::Pad, Op::Shrink}, "shapes are Stacks of integers",
+     [](U u) {
+       return each(u.srcs().subspan(kStorage.contains(u.op()) ? 0 : 1), [](U shape) {
+         return shape.op() == Op::Stack && each(shape.srcs(), [](U size) { return is_int(size.dtype()); });
+       });
+     }},
+    {kAll, kStorage, "memory has a strong dtype, that of its payload; a variable is a named scalar",
+     storage_form},
+    {kAll, {Op::EndIf}, "an EndIf names its If", [](U u) { return u.src(0).op() == Op::If; }},
+    {kAll,
+     {Op::After},
+     "only memory, views of it and addresses wait for effects",
+     [](U u) { return kAfterTargets.contains(u.src(0).op()); }},
 
-bool is_counter(DType d) { return d == DType::Int32 || d == DType::Int64; }
+    {kT, {Op::Pad, Op::Shrink}, "the smaller box lies inside the larger one", boxes_fit},
+    {kT, {Op::Copy}, "a Copy names its device", [](U u) { return !u.arg_as<DeviceArg>().device->empty(); }},
+    {kT,
+     {Op::Call},
+     "the body of a Call is a Sink, a Linear or a Copy",
+     [](U u) { return OpSet{Op::Sink, Op::Linear, Op::Copy}.contains(u.src(0).op()); }},
 
-bool param_form(const UOp& u) {
-  const ParamArg& p = u.param();
-  if (u.op() == Op::Buffer) return p.space == AddrSpace::Reg || p.space == AddrSpace::Local;
-  return p.space == AddrSpace::Global ? p.slot >= 0 : p.space == AddrSpace::Alu && is_counter(p.dtype);
-}
-
-bool range_counts(const UOp& u) { return is_counter(u.dtype()); }
-bool special_counts(const UOp& u) { return u.dtype() == DType::Int32; }
-
-bool index_form(const UOp& u) {
-  if (spec_is_memory(u.src(0))) return is_int(u.src(1).dtype());
-  return u.src(0).has_shape() && u.src(0).shape().size() == 1 && is_compile_time_source(u, 1);
-}
-
-bool scalar_condition(const UOp& u) { return u.src(0).has_shape() && u.src(0).shape().empty(); }
-
-bool scalar_lanes(const UOp& u) {
-  return std::all_of(u.srcs().begin(), u.srcs().end(), [](const UOp& s) { return s.shape().empty(); });
-}
-
-bool strong_value(const UOp& u) {
-  return u.src(1).dtype() == (u.op() == Op::Store ? u.src(0).dtype() : u.dtype());
-}
-bool access_dtypes(const UOp& u) { return u.n_srcs() == 1 || strong_value(u); }
-
-const SpecRule kProgram[] = {
-    {all_ops(), "no weak dtype in a program: literals are typed constants", strong_sources},
-    {kAluOps | OpSet{Op::Load, Op::Cast, Op::Range, Op::Special}, "no weak dtype in a program",
-     strong_result},
-    {{Op::Const}, "no Invalid in a program", no_invalid},
-    {kValueOps, "values are scalars or vectors of constant length", is_flat_value},
-    {{Op::Param, Op::Buffer}, "memory is flat, or an image", is_flat_memory},
-    {{Op::Param, Op::Buffer},
+    {kP, all_ops(), "no weak dtype in a program: literals are typed constants", strong_sources},
+    {kP, kAluOps | OpSet{Op::Load, Op::Cast, Op::Range, Op::Special},
+     "no weak dtype in a program: literals are typed constants", [](U u) { return !is_weak(u.dtype()); }},
+    {kP, {Op::Const}, "no Invalid in a program", [](U u) { return !u.is_invalid(); }},
+    {kK | kP, kValueOps, "values are scalars or vectors of constant length",
+     [](U u) {
+       if (!u.has_shape() || u.dtype() == DType::Void) return true;
+       return u.shape().empty() || (u.shape().size() == 1 && u.shape()[0].is_const());
+     }},
+    {kK | kP, kStorage, "memory is flat, or an image",
+     [](U u) { return u.param().space == AddrSpace::Alu || u.shape().size() == 1 || is_image(u); }},
+    {kP, kStorage,
      "arguments are Global memory with a slot or int and long variables; Buffers are Reg or Local",
-     param_form},
-    {kAluOps, "operands have the dtype of the result", same_dtypes},
-    {kAluOps, "operands are scalars or have as many lanes as the result", same_lanes},
-    {{Op::Stack}, "lanes are scalars", scalar_lanes},
-    {{Op::Range}, "loops count in int or long", range_counts},
-    {{Op::Special}, "a launch index is an int", special_counts},
-    {{Op::If}, "the condition of an If is a scalar", scalar_condition},
-    {{Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
-    {{Op::Index},
+     argument_form},
+    {kK | kP, kAluOps, "operands are scalars or have as many lanes as the result",
+     [](U u) { return have_lanes_of(u.srcs(), u); }},
+    {kP, {Op::Stack}, "lanes are scalars", [](U u) { return each(u.srcs(), is_scalar); }},
+    {kP, {Op::Range}, "loops count in int or long", [](U u) { return is_counter(u.dtype()); }},
+    {kP, {Op::Special}, "a launch index is an int", [](U u) { return u.dtype() == DType::Int32; }},
+    {kP, {Op::If}, "the condition of an If is a scalar", [](U u) { return is_scalar(u.src(0)); }},
+    {kK | kP, {Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
+    {kP,
+     {Op::Index},
      "an Index is an address with integer coordinates, or picks constant lanes of a vector",
-     index_form},
-    {{Op::Shrink}, "a Shrink is the address of a constant number of elements of memory", address_form},
-    {{Op::Load, Op::Store}, "memory is reached through an Index or a Shrink of it", through_address},
-    {{Op::Load, Op::Store}, "values have the dtype of the memory", access_dtypes},
-    {{Op::Load, Op::Store},
-     "values and gates are scalars or have as many lanes as the address",
-     accessed_lanes},
+     [](U u) {
+       if (spec_is_memory(u.src(0))) return is_int(u.src(1).dtype());
+       return u.src(0).has_shape() && u.src(0).shape().size() == 1 && is_compile_time_source(u, 1);
+     }},
+    {kK | kP,
+     {Op::Shrink},
+     "a Shrink is the address of a constant number of elements of memory",
+     [](U u) {
+       return spec_is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
+              u.src(2).src(0).is_const() && u.src(2).src(0).value().as_int() > 0;
+     }},
+    {kK | kP, kAccesses, "memory is reached through an Index or a Shrink of it",
+     [](U u) { return spec_is_address(u.src(0)); }},
+    // While a Vector Range is left, what depends on it is still written as a scalar, and stands for as many
+    // lanes.
+    {kK, kAccesses, "values and gates are scalars or have as many lanes as the address",
+     [](U u) {
+       const RangeSet& open = u.src(0).ranges();
+       return have_lanes_of(u.srcs().subspan(1), u.src(0)) ||
+              (is_scalar(u.src(0)) && std::any_of(open.begin(), open.end(), is_vector));
+     }},
+    {kP, kAccesses, "values and gates are scalars or have as many lanes as the address",
+     [](U u) { return have_lanes_of(u.srcs().subspan(1), u.src(0)); }},
+    {kK,
+     {Op::Reduce},
+     "a Reduce in a kernel is over Ranges",
+     [](U u) { return u.arg_as<ReduceArg>().n_axes == 0; }},
+    {kK,
+     {Op::Sink},
+     "every loop is closed, except one that becomes lanes",
+     [](U u) { return std::all_of(u.ranges().begin(), u.ranges().end(), is_vector); }},
 };
-
-// ---- which ops occur
 
 // Graphs have other forms for these (docs/ir.md); targets bring them back.
 constexpr OpSet kLateOps = {Op::Sub, Op::Neg, Op::FDiv, Op::CDiv, Op::CMod, Op::CmpEq, Op::MulAcc};
-
-constexpr OpSet kTensorOps =
-    without(kAluOps, kLateOps) | kMovementOps |
-    OpSet{Op::Buffer, Op::Param, Op::Const,  Op::Cast, Op::Bitcast,    Op::Stack,
-          Op::Reduce, Op::After, Op::Store,  Op::Copy, Op::Contiguous, Op::ContiguousBackward,
-          Op::Detach, Op::Call,  Op::Linear, Op::Sink, Op::Group,      Op::Noop,
-          Op::Range,  Op::Index, Op::Stage,  Op::End};
+constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorage |
+                             OpSet{Op::Const,  Op::Cast,  Op::Bitcast, Op::Stack,      Op::Reduce,
+                                   Op::After,  Op::Store, Op::Copy,    Op::Contiguous, Op::ContiguousBackward,
+                                   Op::Detach, Op::Call,  Op::Linear,  Op::Sink,       Op::Group,
+                                   Op::Noop,   Op::Range, Op::Index,   Op::Stage,      Op::End};
 // Late ops as well: actions and decompositions work here.
-constexpr OpSet kKernelOps =
-    kAluOps | OpSet{Op::Param, Op::Buffer, Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack,
-                    Op::Index, Op::Shrink, Op::Load,    Op::Store, Op::Range,   Op::End,     Op::Reduce,
-                    Op::After, Op::Group,  Op::Noop,    Op::Sink,  Op::Barrier, Op::If,      Op::EndIf};
-constexpr OpSet kProgramOps = without(kKernelOps, {Op::Reduce});
+constexpr OpSet kKernelOps = kAluOps | kStorage | kAccesses |
+                             OpSet{Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack, Op::Index,
+                                   Op::Shrink,  Op::Range, Op::End,     Op::Reduce,  Op::After, Op::Group,
+                                   Op::Noop,    Op::Sink,  Op::Barrier, Op::If,      Op::EndIf};
 
 }  // namespace
 
-std::span<const SpecRule> shared_rules() { return kShared; }
-
-std::span<const SpecRule> level_rules(SpecLevel level) {
-  switch (level) {
-    case SpecLevel::Tensor: return kTensor;
-    case SpecLevel::Kernel: return kKernel;
-    default: return kProgram;
-  }
-}
+std::span<const SpecRule> spec_rules() { return kRules; }
 
 OpSet level_ops(SpecLevel level) {
-  switch (level) {
-    case SpecLevel::Tensor: return kTensorOps;
-    case SpecLevel::Kernel: return kKernelOps;
-    default: return kProgramOps;
-  }
+  if (level == SpecLevel::Tensor) return kTensorOps;
+  return level == SpecLevel::Kernel ? kKernelOps : without(kKernelOps, {Op::Reduce});
 }
 
 bool spec_is_memory(const UOp& u) {

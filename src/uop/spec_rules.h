@@ -1,4 +1,5 @@
-// The rules of uop/spec.h as tables: which ops they concern, what holds in words, and the check.
+// The rules of uop/spec.h as a table: at which levels and for which ops they hold, what holds in words, and
+// the check.
 #pragma once
 #include "uop/spec.h"
 
@@ -8,15 +9,14 @@
 namespace lathe {
 
 struct SpecRule {
+  uint8_t levels;  // bit 1 << level where it holds
   OpSet ops;
   std::string_view text;
   bool (*holds)(const UOp& u);
 };
 
-// Every rule of the level that concerns a node must hold, in this order: the shared ones come first, and
-// later checks rely on earlier ones.
-std::span<const SpecRule> shared_rules();
-std::span<const SpecRule> level_rules(SpecLevel level);
+// Every rule of a level that concerns a node must hold, in this order: later checks rely on earlier ones.
+std::span<const SpecRule> spec_rules();
 // Ops that occur at the level.
 OpSet level_ops(SpecLevel level);
 

@@ -1,7 +1,9 @@
 // Interning and lifetime of nodes.
 #include "uop/uop.h"
 
+#include "base/knobs.h"
 #include "uop/derive.h"
+#include "uop/spec.h"
 
 #include <cstring>
 #include <mutex>
@@ -174,6 +176,7 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
     free_node(n);
     u.node_ = existing;
   }
+  if (knob(Knob::SPEC) >= 2) verify_node(u);
   return u;
 }
 

@@ -1,5 +1,7 @@
 #include "uop/spec.h"
 
+#include "base/knobs.h"
+#include "codegen/passes.h"
 #include "uop/parse.h"
 #include "uop/uop.h"
 
@@ -15,12 +17,6 @@ std::string violation(std::string_view text, SpecLevel level) {
   const auto v = find_violation(parse(text).or_throw(), level);
   return v ? std::string(v->rule) : "";
 }
-
-struct Row {
-  SpecLevel level;
-  std::string text;
-  std::string rule;
-};
 
 constexpr SpecLevel kT = SpecLevel::Tensor, kK = SpecLevel::Kernel, kP = SpecLevel::Program;
 
@@ -81,86 +77,9 @@ TEST_CASE("legal graphs of each level") {
   CHECK(list_violation(program()) == "");
 }
 
-TEST_CASE("each rule finds its violation") {
-  const Row rows[] = {
-      {kT, "%0 = Const uchar {value=300}\n%1 = Sink %0", "a constant is a value of its dtype"},
-      {kT, "%0 = Const float {value=3}\n%1 = Sink %0", "a constant is a value of its dtype"},
-      {kT, "%0 = Const float {value=Invalid}\n%1 = Sink %0", "a constant is a value of its dtype"},
-      {kT, "%0 = Add float 1:int 2:int", "the dtype follows from the sources"},
-      {kT, "%0 = CmpLt int 1:int 2:int", "the dtype follows from the sources"},
-      {kT, "%0 = Add 1:int 2:float", "operands have the dtype"},
-      {kT, "%0 = Exp2 1:int", "operands have the dtype"},
-      {kT, "%0 = CmpLt 1:int 2:float", "compared operands"},
-      {kT, "%0 = CmpLt 1:int 2.5", "compared operands"},
-      {kT, "%0 = Where 1 2:int 3:int", "the condition is bool"},
-      {kT, "%0 = Xor 1.0:float 2.0:float", "bit operations"},
-      {kT, "%0 = FloorDiv 1.0:float 2.0:float", "for integers only"},
-      {kT, "%0 = FloorMod true false", "for integers only"},
-      {kT, "%0 = Shl 1:long 2:int", "shift count"},
-      {kT, "%0 = [1:int 2:float]", "lanes have one shape"},
-      {kT, "%0 = Index float [1.0:float 2.0:float] 1.0", "coordinates are integers"},
-      {kT, "%0 = Store [1 2] 3.0", ""},
-      {kT, "%0 = Store 1:int 3:long", "a value of the address's dtype"},
-      {kT, "%0 = End 1 2", "sources 1.. are Ranges"},
-      {kT, "%0 = Range 4.0 {id=0}", "the end is a scalar integer"},
-      {kT, "%0 = Group 4.0", "holds effects"},
-      {kT, "%0 = Bitcast weakfloat 4", "dtypes that have bits"},
-      {kT, "%0 = Reduce [1 2] {op=Sub n_axes=1}", "a Reduce folds"},
-      {kT, "%0 = Reduce [1 2] {op=Add}", "a Reduce folds"},
-      {kT, "%0 = Flip weakint [1 2] {axes=[3]}", "one axis number or flag"},
-      {kT, "%0 = Flip weakint [1 2] {axes=[1 1]}", "one axis number or flag"},
-      {kT, "%0 = Param weakint [] {slot=0}", "memory has a strong dtype, that"},
-      {kT, "%0 = Param int [4] {slot=0 dtype=float}", "that of its payload"},
-      {kT, "%0 = Param weakint [] {slot=0 space=Alu}", "a variable is a named scalar"},
-      {kT, "%0 = Pad weakint [1 2] [1] [2]", "the smaller box"},
-      {kT, "%0 = Shrink weakint [1 2] [1] [2]", "the smaller box"},
-      {kT, "%0 = Shrink weakint [1 2] [-1] [2]", "the smaller box"},
-      {kT, "%0 = Copy 1:int {device=\"\"}", "names its device"},
-      {kT, "%0 = Call 1:int", "the body of a Call"},
-      {kT, "%0 = Add 1:int 2:int\n%1 = After %0", "wait for effects"},
-      {kT, "%0 = Sub 1:int 2:int", "does not occur"},
-      {kT, "%0 = Load 1:int", "does not occur"},
-      {kT, "%0 = Noop {id=3}", "the payload"},
-      {kT, "%0 = Linear {text=\"x\"}", "the payload"},
-      {kK, "%0 = Contiguous 1:int", "does not occur"},
-      {kK, "%0 = Param float [2 2] {slot=0}", "memory is flat"},
-      {kK, "%0 = Param float [16] {slot=0}\n%1 = Mul float %0 2.0\n%2 = Load %1", "reached through an Index"},
-      {kK, "%0 = Param float [16] {slot=0}\n%1 = Load %0", "reached through an Index"},
-      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Store %1 [1.0 2.0]",
-       "as many lanes as the address"},
-      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1 2.0", "both or none"},
-      {kK, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1 2.0 3", "bool gate"},
-      {kK, "%0 = Shrink weakint [1 2] [0] [1]", "address of a constant number"},
-      {kK, "%0 = Reduce [1 2] {op=Add n_axes=1}", "over Ranges"},
-      {kK, "%0 = [[1 2] [3 4]]\n%1 = Add %0 1", "vectors of constant length"},
-      {kP, "%0 = Sink 1", "no weak dtype"},
-      {kP, "%0 = Sink 1.0", "no weak dtype"},
-      {kP, "%0 = Sink 1:int", ""},
-      {kP, "%0 = Sink 1.0:float", ""},
-      {kP, "%0 = Add 1:int 2", "no weak dtype"},
-      {kP, "%0 = Sink Invalid", "no Invalid"},
-      {kP, "%0 = Add 1:int Invalid\n%1 = Sink %0", "no Invalid"},
-      {kP, "%0 = Range long 4:long {id=1}\n%1 = Reduce 1:int %0 {op=Add}", "does not occur"},
-      {kP, "%0 = Range short 4:short {id=1}", "loops count in int or long"},
-      {kP, "%0 = Special long 4:long {text=\"core_id\"}", "a launch index is an int"},
-      {kP, "%0 = Param float [] {slot=-1 space=Alu name=\"x\"}", "arguments are Global memory"},
-      {kP, "%0 = Buffer float [4] {slot=9000002}", "arguments are Global memory"},
-      {kP, "%0 = If [true false] 0:int", "the condition of an If is a scalar"},
-      {kP, "%0 = EndIf 0:int", "names its If"},
-      {kP, "%0 = Range int 2:int {id=0}\n%1 = Index [1.0:float 2.0:float] %0", "constant lanes"},
-      {kP, "%0 = Index [1.0:float 2.0:float] 1\n%1 = Sink %0", ""},
-      {kP, "%0 = Param float [16] {slot=0}\n%1 = Index %0 0\n%2 = Load %1", "no weak dtype"},
-      {kP, "%0 = Shl 1:long 2:uint\n%1 = Sink %0", ""},
-  };
-  for (const Row& row : rows) {
-    CAPTURE(row.text);
-    const std::string rule = violation(row.text, row.level);
-    CAPTURE(rule);
-    CHECK((row.rule.empty() ? rule.empty() : contains(rule, row.rule)));
-  }
-}
-
-TEST_CASE("sizes are integers") {
+TEST_CASE("what the text form cannot say") {
+  const UOp alone = UOp::make(Op::Store, {constant(1)});
+  CHECK(broken_rule(alone, SpecLevel::Tensor) == "the number of sources is the one of the op");
   const UOp size = constant(Scalar(4.0));
   const UOp u = param(0, {SInt(4)}, DType::Float32).with_srcs({{stack({&size, 1})}});
   const auto v = find_violation(u, SpecLevel::Tensor);
@@ -232,6 +151,32 @@ TEST_CASE("the error names the node, the rule and the pass") {
   CHECK(contains(thrown<InternalError>([&] { verify(empty, "linearize"); }).what(),
                  "after linearize (program level)"));
   verify(program(), "linearize");
+}
+
+TEST_CASE("the error names the pass that made the node") {
+  const KnobScope spec(Knob::SPEC, 1);
+  const Pass passes[] = {
+      {"leave", [](const UOp& u, const Target&) { return u; }, SpecLevel::Kernel},
+      {"spoil", [](const UOp&, const Target&) { return sink({{constant(1)}}); }, SpecLevel::Program}};
+  const auto e = thrown<InternalError>([&] { run_passes(sink({{constant(1)}}), Target(), passes); });
+  CHECK(contains(e.what(), "on Sink after spoil (program level): no weak dtype in a program"));
+}
+
+TEST_CASE("SPEC=2 looks at every node as it is made") {
+  const UOp one = constant(DType::Float32, 1.5), two = constant(DType::Float32, 2.5);
+  const KnobScope spec(Knob::SPEC, 2);
+  const auto e = thrown<InternalError>([&] {
+    ErrorContext context([] { return "running pass p"; });
+    UOp::make(Op::Add, DType::Int32, {one, two});
+  });
+  CAPTURE(std::string(e.what()));
+  CHECK(contains(e.what(),
+                 "UOp verification failed on Add as it was made: the dtype follows from the sources"));
+  CHECK(contains(e.what(), "bad dtype int, expected float on Add"));
+  CHECK(contains(e.what(), "running pass p"));
+  CHECK(contains(thrown<InternalError>([&] { UOp::make(Op::FloorDiv, {one, two}); }).what(),
+                 "for integers only"));
+  CHECK(UOp::make(Op::Add, {one, two}).dtype() == DType::Float32);
 }
 
 TEST_CASE("the bodies of calls are another graph") {
