@@ -1,7 +1,7 @@
 # Tests: doctest binaries, programs that must not compile, fuzz corpora.
 
-# Whoever runs a test, it reads the source tree from here, and 77 means skipped. The IR is verified after every pass, and
-# compiled kernels are kept in the build folder, not in the user's cache.
+# Whoever runs a test, it reads the source tree from here, and 77 means skipped. The IR is verified after every pass, every
+# access of a kernel is proved to stay in its buffer, and compiled kernels are kept in the build folder, not in the user's cache.
 function(lathe_test_properties test label)
   set(labels ${label})
   if(test MATCHES "_slow$")
@@ -9,7 +9,7 @@ function(lathe_test_properties test label)
   endif()
   set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77
                                           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-                                          ENVIRONMENT "SPEC=1;CACHEDB=${PROJECT_BINARY_DIR}/test-kernels.db")
+                                          ENVIRONMENT "SPEC=1;CHECK_OOB=1;CACHEDB=${PROJECT_BINARY_DIR}/test-kernels.db")
 endfunction()
 
 # One binary from test/<folder>/*.cpp, and in it one ctest a source file, so that they run side by side. A name that ends

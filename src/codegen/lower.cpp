@@ -16,6 +16,7 @@
 #include "codegen/passes.h"
 #include "codegen/shrink_ranges.h"
 #include "codegen/vectorize.h"
+#include "uop/access_bounds.h"
 #include "uop/gates.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
@@ -35,6 +36,17 @@ UOp threads_to_core_id(const UOp& body) {
   return body;
 }
 
+UOp prove_accesses(const UOp& body, const Target&) {
+  if (knob(Knob::CHECK_OOB)) check_accesses(body);
+  return body;
+}
+
+// Typed integers wrap, so that less can be proved of them; points that are outside are outside.
+UOp try_accesses(const UOp& body, const Target&) {
+  if (knob(Knob::CHECK_OOB)) check_accesses(body, false);
+  return body;
+}
+
 constexpr Pass kPasses[] = {
     {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); },
      SpecLevel::Kernel},
@@ -47,12 +59,15 @@ constexpr Pass kPasses[] = {
     {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
     {"simplify_lanes", [](const UOp& u, const Target&) { return simplify_lanes(u); }, SpecLevel::Kernel},
+    // Indices are still exact here.
+    {"check_accesses", prove_accesses, SpecLevel::Kernel},
     // From here every value has the width it is computed in.
     {"commit_weak_types", commit_weak_types, SpecLevel::Kernel},
     {"decompose_dtype", decompose_dtype, SpecLevel::Kernel},
     {"decompose_float", decompose_float, SpecLevel::Kernel},
     {"decompose_int", decompose_int, SpecLevel::Kernel},
     {"use_native_ops", use_native_ops, SpecLevel::Program},
+    {"check_typed_accesses", try_accesses, SpecLevel::Program},
 };
 
 Color axis_color(AxisType t) {
@@ -87,8 +102,8 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 }  // namespace
 
 LoweredKernel lower(const UOp& body, const Target& target) {
-  ErrorContext context([&] { return "lowering the kernel\n" + print(body); });
   LoweredKernel out;
+  ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
   out.work = estimate(body);
   // The heuristic sees the loops that are left.
   const UOp optimised = optimise(shrink_ranges(simplify_gates(simplify(body))), target);
@@ -96,6 +111,7 @@ LoweredKernel lower(const UOp& body, const Target& target) {
   name_kernel(optimised, out);
   for (const UOp& r : kernel_axes(optimised))
     if (r.range().type == AxisType::Thread) out.n_cores = static_cast<int>(r.src(0).value().as_i64());
+  prove_accesses(body, target);
   const UOp lowered = run_passes(optimised, target, kPasses);
   out.linear = linearize(lowered);
   if (knob(Knob::SPEC)) verify(out.linear, "linearize");

@@ -193,7 +193,7 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
     const int128 lo = b.lo ? std::max(*b.lo, own.lo.as_int()) : own.lo.as_int();
     const int128 hi = b.hi ? std::min(*b.hi, own.hi.as_int()) : own.hi.as_int();
     const std::optional<Stand> stand = stand_for(b.x, lo, hi, stands.size());
-    if (!stand) continue;
+    if (!stand || b.x.dtype() != DType::WeakInt) continue;
     stands.push_back(*stand);
     out = simplify_with(out, *stand);
     if (b.lo == 1 && b.x.op() == Op::Add) out = simplify_by_cases(out, b.x);

@@ -64,4 +64,9 @@ UOp reorder(const UOp& u);
 // rows, `now_hold` those of other kinds than "simplify" that simplify() gives.
 std::string check_row_line(std::string_view kind, std::string_view line, int& n_rows, int& now_hold);
 
+// The same of a line "graph => rule" of a level: the rule of the spec that refuses the graph, or ok.
+std::string check_refused_line(std::string_view level, std::string_view line);
+// Rules of the spec that no such line was refused by, one a line.
+std::string rules_without_a_row();
+
 }  // namespace lathe::test

@@ -27,7 +27,12 @@
 //   20,000, else samples); simplify(input) is the output, up to the order of commutative operands; its range
 //   is {lo..hi}. `rows sound` checks only values, and so does `rows pending`, which tells when rows hold.
 //   `rows bounds` has `expression (lo,hi)`: the range without simplification. `rows gate` and `rows image`
-//   are those of gates.h; both forms are executed, too.
+//   are those of gates.h; both forms are executed, too. `rows accesses` has `load => ok`, `load => bad text`
+//   or `address = value => …`: whether the accesses stay in their buffers, and a part of the error.
+//
+//   `rows refused tensor` (kernel, program) has a graph a line, its lines parted by ` ; `:
+//   `%0 = Sub 1:int 2:int => the rule of the spec that refuses it`, or ok. Every rule of the spec needs a
+//   row.
 //
 // GOLDEN_ONLY=text runs only files whose path contains the text.
 #include "golden/golden.h"
@@ -181,14 +186,18 @@ class GoldenFile {
 
   void run_rows(const std::string& kind) {
     blocks_++;
-    const std::string_view kinds[] = {"simplify", "sound", "pending", "bounds", "gate", "image"};
-    if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds))
+    constexpr std::string_view kRefused = "refused ";
+    const std::string_view kinds[] = {"simplify", "sound", "pending", "bounds", "gate", "image", "accesses"};
+    if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds) && !kind.starts_with(kRefused))
       value_error("{}: no rows of kind '{}'", where(at_ + 1), kind);
     int n_rows = 0, now_hold = 0;
     for (at_++; at_ < lines_.size() && lines_[at_] != "end"; at_++) {
       const std::string& line = lines_[at_];
       if (line.empty() || line.starts_with("--") || line[0] == '#') continue;
-      const std::string problems = check_row_line(kind, line, n_rows, now_hold);
+      n_rows += kind.starts_with(kRefused);
+      const std::string problems = kind.starts_with(kRefused)
+                                       ? check_refused_line(kind.substr(kRefused.size()), line)
+                                       : check_row_line(kind, line, n_rows, now_hold);
       if (!problems.empty()) FAIL_CHECK(where(at_ + 1), ":\n", problems);
     }
     if (at_ == lines_.size()) value_error("{}: no end", where(at_));
@@ -225,6 +234,7 @@ TEST_CASE("golden files") {
     }
     CHECK(file.blocks() > 0);
   }
+  if (!only) CHECK(rules_without_a_row() == "");
 }
 
 TEST_CASE("the driver sees what is wrong") {

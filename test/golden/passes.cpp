@@ -6,6 +6,7 @@
 #include "codegen/vectorize.h"
 #include "golden/golden.h"
 #include "schedule/schedule.h"
+#include "uop/access_bounds.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
 #include "uop/spec.h"
@@ -26,6 +27,11 @@ GoldenFunction verify_pass(SpecLevel level) {
       verify(std::get<UOp>(v), level, "golden");
     return v;
   };
+}
+
+GoldenValue check_bounds(const GoldenValue& v) {
+  check_accesses(std::get<UOp>(v));
+  return "ok\n";
 }
 
 GoldenValue to_expression(const GoldenValue& v) { return expression(std::get<UOp>(v)) + "\n"; }
@@ -69,6 +75,7 @@ std::span<const GoldenPass> golden_passes() {
       {"expression", to_expression},
       {"shapes", with_shapes},
       {"toposort", to_list},
+      {"check_accesses", check_bounds},
       {"verify_tensor", verify_pass(SpecLevel::Tensor)},
       {"verify_kernel", verify_pass(SpecLevel::Kernel)},
       {"verify_program", verify_pass(SpecLevel::Program)},

@@ -1,9 +1,14 @@
 #include "golden/gates.h"
 #include "golden/golden.h"
+#include "uop/access_bounds.h"
 #include "uop/literal.h"
+#include "uop/parse.h"
+#include "uop/print.h"
 #include "uop/simplify.h"
+#include "uop/spec_rules.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 namespace lathe::test {
@@ -116,7 +121,71 @@ std::string check_bounds(std::string_view text, const Names& names) {
   return problems;
 }
 
+// "load => ok", "address = value => bad text"
+std::string check_access_row(std::string_view text, const Names& names) {
+  const auto sides = split(text, " => ");
+  if (sides.size() != 2) value_error("'{}' has no ' => '", text);
+  const auto parts = split(sides[0], " = ");
+  UOp effect = parse_expression(parts[0], names).or_throw();
+  if (parts.size() == 2) effect = store(effect.src(0), parse_expression(parts[1], names).or_throw());
+  std::string verdict = "ok";
+  try {
+    check_accesses(sink({&effect, 1}));
+  } catch (const InternalError& e) {
+    verdict = fmt::format("bad {}", e.what());
+  }
+  const bool is_bad = sides[1].starts_with("bad"), same = is_bad == verdict.starts_with("bad");
+  const std::string_view part = is_bad ? trimmed(sides[1].substr(3)) : "";
+  if (same && verdict.find(part) != verdict.npos) return "";
+  return fmt::format("  {}: {}\n", text, verdict);
+}
+
+std::set<std::string_view>& refusing_rules() {
+  static std::set<std::string_view> seen;
+  return seen;
+}
+
 }  // namespace
+
+std::string check_refused_line(std::string_view level, std::string_view line) {
+  const auto sides = split(line, " => ");
+  if (sides.size() != 2) value_error("'{}' has no ' => '", line);
+  std::string text(sides[0]);
+  for (size_t at = text.find(" ; "); at != text.npos; at = text.find(" ; ")) text.replace(at, 3, "\n");
+  const Result<UOp> parsed = parse(text);
+  if (!parsed) return fmt::format("  {}: {}\n", line, parsed.error().text);
+  const UOp& u = parsed.value();
+  SpecLevel at{};
+  for (const SpecLevel l : {SpecLevel::Tensor, SpecLevel::Kernel, SpecLevel::Program})
+    if (spec_level_name(l) == level) at = l;
+  if (spec_level_name(at) != level) value_error("there is no level '{}'", level);
+  const auto violation = find_violation(u, at);
+  const std::string rule(violation ? violation->rule : "ok");
+  if (rule != sides[1]) return fmt::format("  {}: {}\n", line, rule);
+  if (!violation) return "";
+  refusing_rules().insert(violation->rule);
+  const std::string want = fmt::format("UOp verification failed at {} on {} after a_pass ({} level): {}\n",
+                                       violation->position, op_name(violation->node.op()), level, rule);
+  try {
+    verify(u, at, "a_pass");
+  } catch (const InternalError& e) {
+    const std::string_view got = e.what();
+    if (got.starts_with(want) && got.find("  node: " + print_node(violation->node)) != got.npos) return "";
+    return fmt::format("  {}: {}\n", line, got);
+  }
+  return fmt::format("  {}: verify accepts it\n", line);
+}
+
+std::string rules_without_a_row() {
+  // What the text form cannot say; test/unit/spec_test.cpp has these.
+  std::set<std::string_view> seen{"the number of sources is the one of the op",
+                                  "shapes are Stacks of integers"};
+  seen.merge(refusing_rules());
+  std::string out;
+  for (const SpecRule& rule : spec_rules())
+    if (!seen.contains(rule.text)) out += fmt::format("  {}\n", rule.text);
+  return out;
+}
 
 UOp reorder(const UOp& root) {
   std::unordered_map<const Node*, UOp> done;
@@ -165,10 +234,11 @@ std::string check_row_line(std::string_view kind, std::string_view line, int& n_
     for (const std::string_view row : split(group.substr(bar + 3), " ; ")) {
       n_rows++;
       try {
-        problems += kind == "bounds"  ? check_bounds(row, names)
-                    : kind == "gate"  ? check_gate(row, names)
-                    : kind == "image" ? check_image(row, names)
-                                      : check_rewrite(kind, row, names, now_hold);
+        problems += kind == "bounds"     ? check_bounds(row, names)
+                    : kind == "gate"     ? check_gate(row, names)
+                    : kind == "image"    ? check_image(row, names)
+                    : kind == "accesses" ? check_access_row(row, names)
+                                         : check_rewrite(kind, row, names, now_hold);
       } catch (const Error& e) {
         problems += fmt::format("  {}: {}\n", row, e.what());
       }

@@ -1,0 +1,462 @@
+#include "uop/access_bounds.h"
+
+#include "uop/comparison.h"
+#include "uop/eval.h"
+#include "uop/expression.h"
+#include "uop/gates.h"
+#include "uop/linear_terms.h"
+#include "uop/simplify.h"
+#include "uop/spec_rules.h"
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+#include <unordered_map>
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kMaxPoints = 1'000'000, kTrials = 1000;
+constexpr size_t kMaxLeaves = 64;  // bits of a mask
+
+// One element, or `limit` such that the elements from the index on fit.
+struct Access {
+  UOp effect, memory, index;
+  SmallVec<UOp, 4> gates;  // all hold where it happens
+  int64_t limit;           // largest index that is inside
+};
+
+std::string to_text(const UOp& u) { return expression(u, {.characters = 400, .depth = 40}); }
+
+[[noreturn]] void refuse(const Access& a, const UOp& gate, std::string_view reason) {
+  const ParamArg& p = a.memory.param();
+  const Bounds& range = a.index.bounds();
+  throw InternalError(detail::with_context(
+      fmt::format("{} of {} {} may be out of range: {}\n  index: {}\n  range: {}..{}, allowed 0..{}\n  gate: "
+                  "{}\n  memory: {} "
+                  "of {}",
+                  op_name(a.effect.op()), p.space == AddrSpace::Global ? "buffer" : "scratch", p.slot, reason,
+                  to_text(a.index), range.lo.to_string(), range.hi.to_string(), a.limit, to_text(gate),
+                  to_string(a.memory.shape()), dtype_name(p.dtype))));
+}
+
+// The smallest and largest value of an index under a gate, exactly: the sum falls into parts that share no
+// leaf (Range, variable, loaded element, float comparison), not even through clauses of the gate, and each
+// part is tried point by point.
+class Extent {
+ public:
+  enum class Verdict : uint8_t {
+    Exact,
+    Never,      // the gate does not hold anywhere
+    Unproved,   // what was found until the points ran out
+    Unchecked,  // bits are reinterpreted
+  };
+
+  Extent(const UOp& index, std::span<const UOp> clauses) : clauses_(clauses) {
+    std::optional<LinearSum> sum = LinearSum::of(index);
+    if (!sum) sum = LinearSum{{{index, 1}}, 0};
+    SmallVec<UOp, 8> roots(clauses.begin(), clauses.end());
+    for (const Term& t : sum->terms) roots.push_back(t.base);
+    if (!collect(roots)) {
+      verdict_ = Verdict::Unchecked;
+      return;
+    }
+    lo_ = hi_ = sum->constant;
+    uint64_t done = 0;
+    // Clauses that no term shares a leaf with come last: they may never hold.
+    for (size_t n = roots_.size(), i = 0; i < n; i++) {
+      const size_t first = (i + clauses.size()) % n;
+      const uint64_t leaves = nodes_[roots_[first]].leaves, part = connected(leaves);
+      if (leaves & done) continue;
+      done |= part;
+      terms_.clear();
+      for (size_t j = 0; j < sum->terms.size(); j++)
+        if (const size_t root = clauses.size() + j; root == first || nodes_[roots_[root]].leaves & part)
+          terms_.emplace_back(roots_[root], sum->terms[j].factor);
+      if (!measure(part)) return;
+    }
+  }
+
+  Verdict verdict() const { return verdict_; }
+  int128 lo() const { return lo_; }
+  int128 hi() const { return hi_; }
+  // "r0=16 v=3", a point with the largest or smallest value.
+  const std::string& point(bool largest) const { return largest ? hi_point_ : lo_point_; }
+
+ private:
+  enum class Kind : uint8_t { Value, Leaf, Unknown };  // Unknown: a float of any value
+  struct Item {
+    UOp node;
+    Kind kind;
+    bool needed = false;
+    int level = -1;       // the leaf that settles it
+    uint64_t leaves = 0;  // that it depends on
+    SmallVec<size_t, 4> srcs;
+  };
+  struct Leaf {
+    size_t at;
+    int128 lo, hi, step = 1, count = 0, next = 0;
+  };
+
+  Kind kind_of(const Item& item) const {
+    const UOp& u = item.node;
+    if (u.is_const()) return Kind::Value;
+    if (has_flag(u.op(), kComparison) && is_float(u.src(0).dtype())) return Kind::Leaf;
+    if (is_alu(u.op()) || u.op() == Op::Cast)
+      if (std::none_of(item.srcs.begin(), item.srcs.end(),
+                       [&](size_t s) { return nodes_[s].kind == Kind::Unknown; }))
+        return Kind::Value;
+    return is_float(u.dtype()) ? Kind::Unknown : Kind::Leaf;
+  }
+
+  // False where bits are reinterpreted.
+  bool collect(std::span<const UOp> roots) {
+    std::unordered_map<const Node*, size_t> position;
+    for (const UOp& u : toposort(sink(roots), [](const UOp& n) { return !spec_is_address(n); })) {
+      Item item{u, Kind::Value, false, -1, 0, {}};
+      for (const UOp& s : u.srcs())
+        if (const auto it = position.find(s.node()); it != position.end()) item.srcs.push_back(it->second);
+      item.kind = kind_of(item);
+      position.emplace(u.node(), nodes_.size());
+      nodes_.push_back(std::move(item));
+    }
+    for (const UOp& r : roots) nodes_[roots_.emplace_back(position.at(r.node()))].needed = true;
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      Item& item = nodes_[i];
+      if (!item.needed) continue;
+      if (item.node.op() == Op::Bitcast || item.node.op() == Op::Stack) return false;
+      const bool has_end = item.node.op() == Op::Range && !item.node.src(0).is_const();
+      if (item.kind != Kind::Value && !has_end) item.srcs.clear();
+      for (const size_t s : item.srcs) nodes_[s].needed = true;
+    }
+    size_t n_leaves = 0;
+    for (Item& item : nodes_) {
+      if (!item.needed) continue;
+      for (const size_t s : item.srcs) item.leaves |= nodes_[s].leaves;
+      if (item.kind == Kind::Leaf) item.leaves |= uint64_t{1} << n_leaves++;
+      if (n_leaves == kMaxLeaves) verdict_ = Verdict::Unproved;
+      if (n_leaves == kMaxLeaves) break;
+    }
+    values_.resize(nodes_.size());
+    return true;
+  }
+
+  uint64_t connected(uint64_t leaves) const {
+    for (uint64_t before = 0; before != leaves;) {
+      before = leaves;
+      for (const size_t r : roots_)
+        if (nodes_[r].leaves & leaves) leaves |= nodes_[r].leaves;
+    }
+    return leaves;
+  }
+
+  // Adds the extent of the terms over `part` to the sum; false where no point was found.
+  bool measure(uint64_t part) {
+    order(part);
+    found_ = false;
+    const bool is_complete = search();
+    if (!is_complete) verdict_ = Verdict::Unproved;
+    if (!found_) {
+      if (is_complete) verdict_ = Verdict::Never;
+      lo_ = hi_ = 0;
+      return false;
+    }
+    lo_ += least_;
+    hi_ += most_;
+    for (size_t i = 0; i < leaves_.size(); i++) {
+      const std::string name = to_text(nodes_[leaves_[i].at].node);
+      lo_point_ += fmt::format(" {}={}", name, at_least_[i].to_string());
+      hi_point_ += fmt::format(" {}={}", name, at_most_[i].to_string());
+    }
+    return true;
+  }
+
+  // Leaves of the terms come first, those of short clauses before others: whether a gate holds matters only
+  // where the value would be a new extreme.
+  void order(uint64_t part) {
+    uint64_t own = 0, placed = 0;
+    for (const auto& [at, factor] : terms_) own |= nodes_[at].leaves;
+    std::vector<size_t> by_cost(roots_.begin(),
+                                roots_.begin() + static_cast<std::ptrdiff_t>(clauses_.size()));
+    const auto cost = [&](size_t root) {
+      const uint64_t leaves = nodes_[root].leaves;
+      return std::tuple(std::popcount(leaves & ~own), std::popcount(leaves), root);
+    };
+    std::sort(by_cost.begin(), by_cost.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
+    leaves_.clear();
+    steps_.clear();
+    const auto place = [&](uint64_t leaves) {
+      for (size_t i = 0; i < nodes_.size(); i++) {
+        Item& item = nodes_[i];
+        if (item.kind != Kind::Leaf || !(item.leaves & ~placed) || (item.leaves & ~(leaves & part))) continue;
+        placed |= item.leaves;
+        item.level = static_cast<int>(leaves_.size());
+        leaves_.push_back(leaf_at(i));
+      }
+    };
+    for (const size_t c : by_cost)
+      if (!(nodes_[c].leaves & ~own)) place(nodes_[c].leaves);
+    place(own);
+    term_level_ = static_cast<int>(leaves_.size()) - 1;
+    for (const size_t c : by_cost) place(nodes_[c].leaves);
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      Item& item = nodes_[i];
+      if (!item.needed || item.kind != Kind::Value || (item.leaves & ~placed)) continue;
+      item.level = -1;
+      for (const size_t s : item.srcs) item.level = std::max(item.level, nodes_[s].level);
+      steps_.push_back(i);
+    }
+    std::sort(steps_.begin(), steps_.end(), [&](size_t a, size_t b) {
+      return std::pair(nodes_[a].level, a) < std::pair(nodes_[b].level, b);
+    });
+    placed_ = placed;
+  }
+
+  // With the bounds that clauses about the leaf alone give.
+  Leaf leaf_at(size_t i) const {
+    constexpr int128 kFar = static_cast<int128>(1) << 70;  // outside any memory, and sums of it are exact
+    const UOp& u = nodes_[i].node;
+    const Bounds& b = u.bounds();
+    Leaf leaf{i, std::max(b.lo.as_int(), -kFar), std::min(b.hi.as_int(), kFar)};
+    for (const UOp& clause : clauses_) {
+      const auto bound = bound_clause(clause);
+      if (!bound) continue;
+      UOp x = bound->x;
+      while (x.op() == Op::Cast && is_int(x.src(0).dtype()) && x.bounds().lo == x.src(0).bounds().lo &&
+             x.bounds().hi == x.src(0).bounds().hi)
+        x = x.src(0);
+      if (!(x == u)) continue;
+      if (bound->is_upper)
+        leaf.hi = std::min(leaf.hi, bound->limit);
+      else
+        leaf.lo = std::max(leaf.lo, bound->limit);
+    }
+    if (u.op() == Op::Param) leaf.step = u.param().multiple_of;
+    return leaf;
+  }
+
+  // False when the points run out.
+  bool search() {
+    if (!evaluate(-1)) return true;
+    if (leaves_.empty()) return record(), true;
+    size_t at = 0;  // leaf whose values are being tried
+    open(at);
+    for (;;) {
+      Leaf& leaf = leaves_[at];
+      if (leaf.next >= leaf.count) {
+        if (at == 0) return true;
+        at--;
+        continue;
+      }
+      if (points_left_-- == 0) return false;
+      // The largest value first, then from the smallest: extremes of sums are at corners.
+      const int128 v = leaf.next == 0 ? leaf.hi : leaf.lo + (leaf.next - 1) * leaf.step;
+      leaf.next++;
+      values_[leaf.at] = cast_scalar(Scalar(v), nodes_[leaf.at].node.dtype());
+      if (!evaluate(static_cast<int>(at))) continue;
+      if (at + 1 < leaves_.size()) {
+        open(++at);
+        continue;
+      }
+      record();
+      if (terms_.empty()) return true;
+    }
+  }
+
+  void open(size_t at) {
+    Leaf& leaf = leaves_[at];
+    const Leaf whole = leaf_at(leaf.at);
+    leaf.lo = -floor_div(-whole.lo, leaf.step) * leaf.step;
+    leaf.hi = whole.hi;
+    if (const Item& item = nodes_[leaf.at]; !item.srcs.empty() && values_[item.srcs[0]])
+      leaf.hi = std::min(leaf.hi, values_[item.srcs[0]]->as_int() - 1);
+    leaf.hi = floor_div(leaf.hi, leaf.step) * leaf.step;
+    leaf.count = leaf.hi < leaf.lo ? 0 : (leaf.hi - leaf.lo) / leaf.step + 1;
+    leaf.next = 0;
+    // Too many to prove anything; some may still show that the index leaves its memory.
+    if (leaf.count > points_left_) points_left_ = std::min(points_left_, kTrials);
+  }
+
+  // Values that the leaf of this level settles; false where a clause does not hold or the sum is no new
+  // extreme.
+  bool evaluate(int level) {
+    const auto below = [&](size_t i, int l) { return nodes_[i].level < l; };
+    for (auto it = std::lower_bound(steps_.begin(), steps_.end(), level, below);
+         it != steps_.end() && nodes_[*it].level == level; ++it)
+      values_[*it] = value_of(nodes_[*it]);
+    for (size_t i = 0; i < clauses_.size(); i++) {
+      const Item& clause = nodes_[roots_[i]];
+      if (clause.level != level || (clause.leaves & ~placed_)) continue;
+      if (const auto& v = values_[roots_[i]]; v && !v->is_invalid() && !v->as_bool()) return false;
+    }
+    if (level != term_level_) return true;
+    sum_ = 0;
+    for (const auto& [at, factor] : terms_) {
+      const auto& v = values_[at];
+      if (!v || v->is_invalid()) return false;
+      sum_ += v->as_int() * factor;
+    }
+    return !found_ || sum_ < least_ || sum_ > most_;
+  }
+
+  void record() {
+    for (const bool largest : {false, true}) {
+      int128& extreme = largest ? most_ : least_;
+      if (found_ && !(largest ? sum_ > extreme : sum_ < extreme)) continue;
+      extreme = sum_;
+      std::vector<Scalar>& where = largest ? at_most_ : at_least_;
+      where.clear();
+      for (const Leaf& leaf : leaves_) where.push_back(*values_[leaf.at]);
+    }
+    found_ = true;
+  }
+
+  std::optional<Scalar> value_of(const Item& item) const {
+    const UOp& u = item.node;
+    if (u.is_const()) return u.value();
+    if (u.op() == Op::Where) {  // needs only the branch it takes
+      const auto& c = values_[item.srcs[0]];
+      if (!c || c->is_invalid()) return c;
+      const auto& taken = values_[item.srcs[c->as_bool() ? 1 : 2]];
+      return taken ? std::optional(cast_scalar(*taken, u.dtype())) : std::nullopt;
+    }
+    SmallVec<Scalar, 3> srcs;
+    for (const size_t s : item.srcs) {
+      if (!values_[s]) return std::nullopt;
+      srcs.push_back(*values_[s]);
+    }
+    if (u.op() == Op::Cast) return cast_scalar(srcs[0], u.dtype());
+    // A weak side of a comparison is committed at the type of the other.
+    if (has_flag(u.op(), kComparison) && !srcs[0].is_invalid() && !srcs[1].is_invalid()) {
+      const DType d = join(u.src(0).dtype(), u.src(1).dtype());
+      for (Scalar& s : srcs) s = cast_scalar(s, d);
+    }
+    return eval(u.op(), u.dtype(), {srcs.data(), srcs.size()});
+  }
+
+  std::span<const UOp> clauses_;
+  std::vector<Item> nodes_;
+  std::vector<std::optional<Scalar>> values_;  // by node
+  std::vector<size_t> roots_;                  // clauses, then terms
+
+  // Of the part that is measured.
+  std::vector<std::pair<size_t, int128>> terms_;
+  std::vector<Leaf> leaves_;
+  std::vector<size_t> steps_;  // by level
+  uint64_t placed_ = 0;
+  int term_level_ = -1;
+  bool found_ = false;
+  int128 sum_ = 0, least_ = 0, most_ = 0;
+  std::vector<Scalar> at_least_, at_most_;
+
+  Verdict verdict_ = Verdict::Exact;
+  int64_t points_left_ = kMaxPoints;
+  int128 lo_ = 0, hi_ = 0;
+  std::string lo_point_, hi_point_;
+};
+
+bool is_inside(const Bounds& b, int64_t limit) { return !b.lo.less(Scalar(0)) && !Scalar(limit).less(b.hi); }
+
+// A mask of an int that is neither its low bits nor all but its low bits.
+const UOp* scattered_mask(const std::vector<UOp>& nodes) {
+  for (const UOp& u : nodes) {
+    if (u.op() != Op::And || !is_int(u.dtype())) continue;
+    for (const UOp& s : u.srcs()) {
+      if (!s.is_const()) continue;
+      const int128 m = s.value().as_int();
+      if (m < 0 ? (m & -m) != -m : (m & (m + 1)) != 0) return &s;
+    }
+  }
+  return nullptr;
+}
+
+// One scalar access.
+void check_scalar(Access a, bool must_prove) {
+  for (; a.index.op() == Op::Where; a.index = a.index.src(a.index.src(2).is_invalid() ? 1 : 2)) {
+    if (a.index.src(2).is_invalid())
+      a.gates.push_back(a.index.src(0));
+    else if (a.index.src(1).is_invalid())
+      a.gates.push_back(logical_not(a.index.src(0)));
+    else
+      break;
+  }
+  if (a.index.is_invalid() || is_inside(a.index.bounds(), a.limit)) return;
+  const UOp gate = join_operands({a.gates.data(), a.gates.size()}, Op::And, constant(Scalar(true)));
+  const std::optional<Bounds> bounds = bounds_under(gate, a.index);
+  if (!bounds || is_inside(*bounds, a.limit)) return;
+  const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
+  if (const UOp* mask = scattered_mask(toposort(a.index, [](const UOp& u) { return !spec_is_address(u); })))
+    refuse(a, gate, fmt::format("mask {} unsupported, only 2^k-1 and -2^k", mask->value().to_string()));
+  const Extent extent(a.index, {clauses.data(), clauses.size()});
+  if (extent.verdict() == Extent::Verdict::Never || extent.verdict() == Extent::Verdict::Unchecked) return;
+  const bool above = extent.hi() > a.limit;
+  if (above || extent.lo() < 0) {
+    const std::string& point = extent.point(above);
+    refuse(a, gate,
+           fmt::format("the index is {}{}{}", Scalar(above ? extent.hi() : extent.lo()).to_string(),
+                       point.empty() ? "" : " at", point));
+  }
+  if (must_prove && extent.verdict() == Extent::Verdict::Unproved)
+    refuse(a, gate, fmt::format("not proved with {} points", kMaxPoints));
+}
+
+// Lane `i` of a value that may have lanes.
+UOp lane_of(const UOp& root, size_t i) {
+  std::unordered_map<const Node*, UOp> done;
+  const auto lane = [&](const UOp& s) {
+    if (!s.has_shape() || s.shape().empty()) return s;
+    if (const auto it = done.find(s.node()); it != done.end()) return it->second;
+    return lathe::index(s, constant(Scalar(static_cast<int64_t>(i))));
+  };
+  const auto is_elementwise = [](const UOp& u) {
+    return u.has_shape() && !u.shape().empty() &&
+           (is_alu(u.op()) || u.op() == Op::Cast || u.op() == Op::Stack);
+  };
+  for (const UOp& u : toposort(root, is_elementwise)) {
+    SmallVec<UOp, 4> srcs;
+    if (u.op() != Op::Stack)
+      for (const UOp& s : u.srcs()) srcs.push_back(lane(s));
+    done.emplace(u.node(), u.op() == Op::Stack ? u.src(i) : u.with_srcs({srcs.data(), srcs.size()}));
+  }
+  return lane(root);
+}
+
+void check_access(const UOp& u, bool must_prove) {
+  if (!spec_is_address(u.src(0))) return;
+  UOp address = u.src(0);
+  while (address.op() == Op::After) address = address.src(0);
+  Access a{u, address.src(0), {}, {}, 0};
+  while (a.memory.op() == Op::After) a.memory = a.memory.src(0);
+  const bool is_run = address.op() == Op::Shrink;
+  a.index = is_run ? address.src(1).src(0) : address.src(1);
+  const int64_t run = is_run ? address.src(2).src(0).value().as_i64() : 1;
+  a.limit = prod(a.memory.shape()).vmax() - run;
+  if (is_inside(a.index.bounds(), a.limit)) return;
+  if (u.n_srcs() == 3) a.gates.push_back(u.src(2));
+  // A Store of Invalid does nothing.
+  if (u.op() == Op::Store && u.src(1).op() == Op::Where) {
+    if (u.src(1).src(2).is_invalid()) a.gates.push_back(u.src(1).src(0));
+    if (u.src(1).src(1).is_invalid()) a.gates.push_back(logical_not(u.src(1).src(0)));
+  }
+  size_t lanes = 1;
+  for (const UOp& x : a.gates)
+    if (!x.shape().empty()) lanes = static_cast<size_t>(x.shape()[0].value());
+  if (!a.index.shape().empty()) lanes = static_cast<size_t>(a.index.shape()[0].value());
+  if (lanes == 1) return check_scalar(std::move(a), must_prove);
+  for (size_t i = 0; i < lanes; i++) {
+    Access one = a;
+    one.index = simplify(lane_of(a.index, i) + (is_run ? static_cast<int64_t>(i) : 0));
+    if (is_run) one.limit = a.limit + run - 1;
+    for (UOp& g : one.gates) g = simplify(lane_of(g, i));
+    check_scalar(std::move(one), must_prove);
+  }
+}
+
+}  // namespace
+
+void check_accesses(const UOp& body, bool must_prove) {
+  for (const UOp& u : toposort(body))
+    if (u.op() == Op::Load || u.op() == Op::Store) check_access(u, must_prove);
+}
+
+}  // namespace lathe
