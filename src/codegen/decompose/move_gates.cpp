@@ -65,7 +65,7 @@ class GateMover {
   const Gated& of(const UOp& u) const { return done_.at(u.node()); }
 
   Gated visit(const UOp& u) {
-    if (u.is_invalid()) return {constant(DType::Bool, Scalar(false)), constant(Scalar(false))};
+    if (u.is_invalid()) return {constant(0), constant(Scalar(false))};  // weak: fits any place
     switch (u.op()) {
       case Op::Load: return visit_load(u);
       case Op::Store: return visit_store(u);
