@@ -69,15 +69,23 @@ AxisIndex from_slice(const Slice& s, const SInt& size) {
   return out;
 }
 
-AxisIndex from_position(const SInt& i, const SInt& size) {
+// IndexError where position `i` is outside the axis for certain. Negative numbers count from its end.
+void check_position(const SInt& i, const Tensor& x, size_t axis) {
+  if (!x.shape()[axis].is_const()) return;
+  const int64_t size = x.shape()[axis].value();
+  const int64_t lowest = i.is_const() ? -size : 0;
+  const Bounds& b = i.uop().bounds();
+  if (b.lo.less(Scalar(size)) && !b.hi.less(Scalar(lowest))) return;
+  index_error("index={} is out of bounds with size={}: axis {} of a {} tensor of shape {}{}",
+              expression(i.uop()), size, axis, dtype_text(x.dtype()), lathe::to_string(x.shape()),
+              size ? fmt::format(" allows {}..{}", lowest, size - 1) : "");
+}
+
+AxisIndex from_position(const SInt& i, const Tensor& x, size_t axis) {
+  check_position(i, x, axis);
   AxisIndex out;
   out.removed = true;
-  out.low = i;
-  if (i.is_const()) {
-    if (size.is_const() && (i.value() >= size.value() || i.value() < -size.value()))
-      index_error("index={} is out of bounds with size={}", i.value(), size.value());
-    if (i.value() < 0) out.low = size + i;
-  }
+  out.low = i.is_const() && i.value() < 0 ? x.shape()[axis] + i : i;
   out.high = out.low + SInt(1);
   return out;
 }
@@ -137,7 +145,7 @@ std::vector<AxisIndex> parse(const std::vector<TensorIndex>& given, const Tensor
       out.emplace_back();
       out.back().added = true;
     } else if (const auto* position = i.get_if<SInt>()) {
-      out.push_back(from_position(*position, x.shape()[axis++]));
+      out.push_back(from_position(*position, x, axis++));
     } else if (const auto* slice = i.get_if<Slice>()) {
       out.push_back(from_slice(*slice, x.shape()[axis++]));
     } else if (const auto* list = i.get_if<std::vector<Scalar>>()) {

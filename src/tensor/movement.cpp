@@ -93,10 +93,11 @@ Tensor Tensor::shrink(const AxisPairs& bounds) const {
     offset.push_back(bounds[i].used ? bounds[i].first : SInt(0));
     size.push_back(bounds[i].used ? bounds[i].second - bounds[i].first : whole);
     const SInt &from = offset.back(), &n = size.back();
-    if (!from.is_const() || !n.is_const() || !whole.is_const()) continue;
-    if (from.value() < 0 || n.value() < 0 || from.value() + n.value() > whole.value())
-      value_error("invalid shrink [{}, {}) of axis {} for shape {}", from.value(), from.value() + n.value(),
-                  i, lathe::to_string(shape()));
+    for (const SInt& room : {from, n, whole - from - n})
+      if (room.uop().bounds().hi.less(Scalar(0)))
+        value_error("invalid shrink [{}, {}) of axis {} of a {} tensor of shape {}, allowed 0..{}",
+                    expression(from.uop()), expression((from + n).uop()), i, dtype_text(dtype()),
+                    lathe::to_string(shape()), expression(whole.uop()));
   }
   return Tensor(lathe::shrink(uop(), offset, size));
 }

@@ -185,14 +185,17 @@ class Tensor {
   static std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, bool xy = false);
 
   // ---- indexing (index.cpp) ----
-  // `t.at(1, Slice{2, none, -1}, ellipsis, newaxis, tensor)`; integer tensors gather, with 0 for what is out
-  // of range.
+  // `t.at(1, Slice{2, none, -1}, ellipsis, newaxis, tensor)`; IndexError for a number that is no position of
+  // its axis. Integer tensors gather: negative elements count from the end of the axis, and where one is
+  // outside nothing is read and the result is 0.
   template <class... I>
   Tensor at(const I&... indices) const;
   Tensor index(const std::vector<TensorIndex>& indices) const;
-  // Writes `value` (broadcast) into the selection, in place where this tensor has memory.
+  // Writes `value` (broadcast) into the selection, in place where this tensor has memory. Elements of integer
+  // tensors that are outside write nothing.
   Tensor& set(const std::vector<TensorIndex>& indices, const Tensor& value) &;
   Tensor set(const std::vector<TensorIndex>& indices, const Tensor& value) &&;
+  // result[i, j, …] = this[index[i, j, …], j, …] for dim 0; 0 where an index is negative or too large.
   Tensor gather(int64_t dim, const Tensor& index) const;
   Tensor scatter(int64_t dim, const Tensor& index,
                  const Tensor& src) const;  // repeated positions: the last wins

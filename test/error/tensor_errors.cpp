@@ -32,6 +32,19 @@ TEST_CASE("indexing") {
   check_error(Kind::Index, "too many indices (2) for 1D", [&] { a.at(1, 2); });
   check_error(Kind::Index, "index=5 is out of bounds with size=2", [&] { a.at(5); });
   check_error(Kind::Index, "index=-3 is out of bounds with size=2", [&] { a.at(-3); });
+  const std::string where =
+      " is out of bounds with size=3: axis 1 of a dtypes.float tensor of shape (2, 3) allows ";
+  const Tensor b = Tensor::ones({2, 3});
+  check_error(Kind::Index, "index=3" + where + "-3..2", [&] { b.at(0, 3); });
+  check_error(Kind::Index, "index=-4" + where + "-3..2", [&] { b.at(newaxis, ellipsis, -4); });
+  check_error(Kind::Index, "index=3" + where + "-3..2", [&] { Tensor(b).set({0, 3}, 1); });
+  check_error(Kind::Index, "index=3" + where + "-3..2", [&] { b.at(0, SInt(3)); });
+  check_error(Kind::Index, "index=v" + where + "0..2", [&] { b.at(0, variable("v", 3, 9)); });
+  check_error(Kind::Index, "index=v" + where + "0..2", [&] { b.at(0, variable("v", -3, -1)); });
+  CHECK(b.at(0, variable("v", 0, 3)).ndim() == 0);
+  check_error(Kind::Index,
+              "index=0 is out of bounds with size=0: axis 0 of a dtypes.int tensor of shape (0,)",
+              [] { Tensor::empty({0}, {DType::Int32}).at(0); });
   check_error(Kind::Value, "cannot have 0 as step", [&] { a.at(Slice{none, none, 0}); });
   check_error(Kind::Index, "indices can only have a single ellipsis", [&] { a.at(ellipsis, ellipsis); });
   check_error(Kind::Index, "index dtype dtypes.float is not supported", [&] { a.at(two()); });
@@ -74,7 +87,17 @@ TEST_CASE("movement") {
   check_error(Kind::Index, "dim=3 out of range [-1, 0]", [&] { a.squeeze(3); });
   check_error(Kind::Runtime, "dim can appear at most once", [] { Tensor::ones({2, 2}).flip({0, 0}); });
   check_error(Kind::Value, "shrink needs bounds for every axis", [&] { a.shrink({{0, 1}, {0, 1}}); });
-  check_error(Kind::Value, "invalid shrink", [&] { a.shrink({{0, 3}}); });
+  const std::string of_a = " of axis 0 of a dtypes.float tensor of shape (2,), allowed 0..2";
+  check_error(Kind::Value, "invalid shrink [0, 3)" + of_a, [&] { a.shrink({{0, 3}}); });
+  check_error(Kind::Value, "invalid shrink [-1, 1)" + of_a, [&] { a.shrink({{-1, 1}}); });
+  check_error(Kind::Value, "invalid shrink [2, 1)" + of_a, [&] { a.shrink({{2, 1}}); });
+  check_error(Kind::Value, "invalid shrink [v, v+1)" + of_a, [&] {
+    const SInt v(variable("v", 2, 5));
+    a.shrink({{v, v + 1}});
+  });
+  check_error(Kind::Value, "invalid shrink [0, 3)" + of_a, [&] { a.shrink_to({3}); });
+  check_error(Kind::Value, "invalid shrink [3, 2)" + of_a, [&] { a.pad({-3, 0}); });
+  check_error(Kind::Value, "invalid shrink [0, -1)" + of_a, [&] { a.split({-1, 3}); });
   check_error(Kind::Value, "Flat padding must have even number of pads", [&] { a.pad({1}); });
   check_error(Kind::Value, "Padding value causes wrapping around more than once.",
               [&] { a.pad({3, 0}, PadMode::Circular); });
