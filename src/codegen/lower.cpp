@@ -6,6 +6,7 @@
 #include "codegen/decompose/decompose_dtype.h"
 #include "codegen/decompose/decompose_float.h"
 #include "codegen/decompose/decompose_int.h"
+#include "codegen/decompose/decompose_long.h"
 #include "codegen/decompose/index_types.h"
 #include "codegen/decompose/late_rules.h"
 #include "codegen/decompose/move_gates.h"
@@ -66,6 +67,7 @@ constexpr Pass kPasses[] = {
     {"decompose_dtype", decompose_dtype, SpecLevel::Kernel},
     {"decompose_float", decompose_float, SpecLevel::Kernel},
     {"decompose_int", decompose_int, SpecLevel::Kernel},
+    {"decompose_long", decompose_long, SpecLevel::Kernel},
     {"use_native_ops", use_native_ops, SpecLevel::Program},
     {"check_typed_accesses", try_accesses, SpecLevel::Program},
 };
@@ -101,7 +103,8 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 
 }  // namespace
 
-LoweredKernel lower(const UOp& body, const Target& target) {
+LoweredKernel lower(const UOp& body, const Target& machine) {
+  const Target target = without_emulated(machine);
   LoweredKernel out;
   ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
   out.work = estimate(body);

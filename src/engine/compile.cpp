@@ -19,7 +19,8 @@ Hash128 cache_key(const UOp& body, const Device& device) {
   std::string key = device.name();
   for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT})
     key += fmt::format(":{}", knob(k));
-  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT}) key += ":" + knob_str(k);
+  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
+    key += ":" + knob_str(k);
   return hash_text(key, body.hash());
 }
 

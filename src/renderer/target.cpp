@@ -1,6 +1,9 @@
 #include "renderer/target.h"
 
+#include "base/error.h"
+#include "base/knobs.h"
 #include "base/thread_pool.h"
+#include "uop/number_formats.h"
 
 #include <fmt/core.h>
 
@@ -103,6 +106,23 @@ Target host_target(std::string name) {
 }
 
 }  // namespace
+
+Target without_emulated(Target t) {
+  std::string_view names = knob_str(Knob::EMULATED_DTYPES);
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(','), names.size());
+    const std::string_view name = names.substr(0, end);
+    names.remove_prefix(std::min(end + 1, names.size()));
+    const std::optional<DType> d = parse_dtype(name);
+    if (d && is_narrow_float(*d))
+      t.dtypes &= ~dtype_bits({*d});
+    else if (d == DType::Int64 || d == DType::UInt64)
+      t.dtypes &= ~dtype_bits({DType::Int64, DType::UInt64, DType::Float64});
+    else
+      value_error("EMULATED_DTYPES: '{}' is neither long nor a float narrower than float32", name);
+  }
+  return t;
+}
 
 Target llvm_target() {
   Target t = host_target("llvm");

@@ -38,6 +38,10 @@ struct Target {
   std::string key() const;
 };
 
+// `t` without the dtypes that the knob EMULATED_DTYPES names: narrow floats, and "long" for both 64-bit
+// integers and float64. UserError for other names.
+Target without_emulated(Target t);
+
 // The machine we run on, for each language.
 Target llvm_target();
 Target c_target();
