@@ -42,6 +42,8 @@ constexpr uint64_t round_magnitude(uint64_t bits, const FloatLayout& f) {
   return (static_cast<uint64_t>(exponent - 1) << f.mantissa_bits) + mantissa;
 }
 
+}  // namespace
+
 uint32_t encode_narrow(double x, const FloatLayout& f) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   const uint32_t sign = bits >> 63 ? f.sign_bit() : 0;
@@ -70,8 +72,6 @@ double decode_narrow(uint32_t code, const FloatLayout& f) {
   }
   return negative ? -value : value;
 }
-
-}  // namespace
 
 uint64_t encode_float(double x, DType d) {
   switch (d) {

@@ -37,6 +37,10 @@ constexpr const FloatLayout& float_layout(DType d) {
   return kFloatLayouts[static_cast<int>(d) - static_cast<int>(DType::Fp8E4M3)];
 }
 
+// Code of `x` in a layout, rounded once to nearest even, and the value of a code.
+uint32_t encode_narrow(double x, const FloatLayout& f);
+double decode_narrow(uint32_t code, const FloatLayout& f);
+
 // Storage pattern of `x` in a strong float type: rounds to nearest even once from double, except bfloat16,
 // which rounds to float32 first as its hardware conversions do.
 uint64_t encode_float(double x, DType d);
