@@ -4,10 +4,12 @@
 # access of a kernel is proved to stay in its buffer, and compiled kernels are kept in the build folder, not in the user's cache.
 function(lathe_test_properties test label)
   set(labels ${label})
+  set(seconds 600)
   if(test MATCHES "_slow$")
     list(APPEND labels slow)
+    set(seconds 7200)
   endif()
-  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77
                                           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
                                           ENVIRONMENT "SPEC=1;CHECK_OOB=1;CACHEDB=${PROJECT_BINARY_DIR}/test-kernels.db")
 endfunction()

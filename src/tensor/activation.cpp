@@ -1,4 +1,5 @@
 // Activation functions.
+#include "tensor/promote.h"
 #include "tensor/tensor.h"
 
 #include <cmath>
@@ -7,8 +8,6 @@
 namespace lathe {
 
 Tensor Tensor::relu() const { return gt(0).where(*this, 0); }
-Tensor Tensor::sigmoid() const { return mul(-1 / std::numbers::ln2).exp2().add(1).reciprocal(); }
-Tensor Tensor::tanh() const { return mul(2.0).sigmoid().mul(2.0).sub(1.0); }
 Tensor Tensor::relu6() const { return relu().sub(sub(6).relu()); }
 Tensor Tensor::hardswish() const { return mul(add(3).relu6()).mul(1.0 / 6); }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {
@@ -25,11 +24,15 @@ Tensor Tensor::selu(double alpha, double gamma) const {
   return lt(0).where(exp().sub(1).mul(alpha), *this).mul(gamma);
 }
 Tensor Tensor::gelu(const std::string& approximate) const {
-  if (approximate == "tanh") {
-    const Tensor inner = add(square().mul(*this).mul(0.044715)).mul(std::sqrt(2 / std::numbers::pi));
-    return mul(0.5).mul(inner.tanh().add(1));
-  }
-  if (approximate == "none") return mul(0.5).mul(div(std::numbers::sqrt2).erf().add(1));
+  // x/2 * (1 + tanh(y)) is x * sigmoid(2y), which loses no digits for negative x.
+  if (approximate == "tanh")
+    return in_float32(*this, [](const Tensor& x) {
+      const Tensor y = x.add(x.square().mul(x).mul(0.044715)).mul(2 * std::sqrt(2 / std::numbers::pi));
+      return x.mul(y.sigmoid());
+    });
+  if (approximate == "none")
+    return in_float32(
+        *this, [](const Tensor& x) { return x.mul(0.5).mul(x.div(std::numbers::sqrt2).erf().add(1)); });
   user_runtime_error("approximate must be either 'none' or 'tanh', got {}", approximate);
 }
 Tensor Tensor::quick_gelu() const { return mul(mul(1.702).sigmoid()); }

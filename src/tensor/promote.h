@@ -1,6 +1,7 @@
 // How operands of different dtype meet.
 #pragma once
 #include "tensor/arguments.h"
+#include "tensor/tensor.h"
 #include "uop/uop.h"
 
 #include <span>
@@ -18,6 +19,14 @@ inline bool is_weak_literal(const UOp& x) {
 }
 // The type as messages print it: "dtypes.int".
 std::string dtype_text(DType d);
+
+// f computed in at least float32, the result in the float type of x.
+template <class F>
+Tensor in_float32(const Tensor& x, F f) {
+  const DType d = least_upper_float(x.dtype());
+  if (is_weak(d)) return f(x.cast(d));
+  return f(x.cast(join(d, DType::Float32))).cast(d);
+}
 
 // "(1, 2)", "(1,)": for messages.
 std::string to_text(const Ints& v);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 
 namespace lathe {
 namespace {
@@ -18,20 +19,18 @@ Tensor primitive(Op op, const Tensor& x) { return Tensor(alu(op, {x.uop()})); }
 // The float form of x: integers and bools become the default float.
 Tensor as_float(const Tensor& x) { return x.cast(least_upper_float(x.dtype())); }
 
-// f computed in at least float32, the result in the float type of x.
-template <class F>
-Tensor in_float32(const Tensor& x, F f) {
-  const DType d = least_upper_float(x.dtype());
-  if (is_weak(d)) return f(x.cast(d));
-  return f(x.cast(join(d, DType::Float32))).cast(d);
+// c[0] x^n + c[1] x^(n-1) + … + c[n]
+Tensor polynomial(const Tensor& x, std::span<const double> c) {
+  Tensor sum = x.mul(c[0]).add(c[1]);
+  for (size_t i = 2; i < c.size(); i++) sum = sum.mul(x).add(c[i]);
+  return sum;
 }
 
-// c[0] x^n + c[1] x^(n-1) + … + c[n]
-template <size_t N>
-Tensor polynomial(const Tensor& x, const double (&c)[N]) {
-  Tensor sum = x.mul(c[0]).add(c[1]);
-  for (size_t i = 2; i < N; i++) sum = sum.mul(x).add(c[i]);
-  return sum;
+// The part of an odd function next to zero: x + x * c(x^2) where `near` is true. What lies far away is kept
+// out, so that its powers put no infinity into the gradient.
+Tensor odd_near_zero(const Tensor& x, const Tensor& near, std::span<const double> c) {
+  const Tensor y = near.where(x, 0);
+  return polynomial(y.square(), c).mul(y).add(y);
 }
 
 }  // namespace
@@ -64,8 +63,12 @@ Tensor Tensor::rsqrt() const { return sqrt().reciprocal(); }
 Tensor Tensor::exp() const {
   return in_float32(*this, [](const Tensor& x) { return x.mul(1 / kLn2).exp2(); });
 }
-Tensor Tensor::log() const { return log2().mul(kLn2); }
-Tensor Tensor::log10() const { return log2().mul(kLog10Of2); }
+Tensor Tensor::log() const {
+  return in_float32(*this, [](const Tensor& x) { return x.log2().mul(kLn2); });
+}
+Tensor Tensor::log10() const {
+  return in_float32(*this, [](const Tensor& x) { return x.log2().mul(kLog10Of2); });
+}
 Tensor Tensor::cos() const {
   return in_float32(*this, [](const Tensor& x) { return Tensor(kPi / 2).sub(x).sin(); });
 }
@@ -87,13 +90,45 @@ Tensor Tensor::asinh() const { return add(square().add(1).sqrt()).log(); }
 Tensor Tensor::acosh() const { return add(square().sub(1).sqrt()).log(); }
 Tensor Tensor::atanh() const { return Tensor(1).add(*this).div(Tensor(1).sub(*this)).log().div(2); }
 
-// Abramowitz and Stegun 7.1.26, absolute error below 1.5e-7.
+// e^-|x| cannot overflow, so that neither value nor gradient meets an infinity.
+Tensor Tensor::sigmoid() const {
+  return in_float32(*this, [](const Tensor& x) {
+    const Tensor negative = x.lt(0);
+    const Tensor e = negative.where(x, x.neg()).exp(), r = e.add(1).reciprocal();
+    return negative.where(e.mul(r), r);
+  });
+}
+
+// Minimax fits: tanh(x)/x - 1 on [0, 0.55] to 1e-9 and 5e-19 of tanh.
+Tensor Tensor::tanh() const {
+  static constexpr double kSingle[] = {-0.00628243548, 0.02107772961, -0.05385385032,
+                                       0.133326016,    -0.3333331804, 0};
+  static constexpr double kDouble[] = {
+      -0.00001952073943554514928, 0.00008335958533017314418, -0.0002334123772039294328,
+      0.0005884569047989526484,   -0.001455545947227934148,  0.003592092526482448775,
+      -0.008863232652147711646,   0.02186948838906099981,    -0.05396825396387698845,
+      0.1333333333332682996,      -0.3333333333333329972,    0};
+  return in_float32(*this, [](const Tensor& x) {
+    const Tensor negative = x.lt(0), minus_size = negative.where(x, x.neg()), near = minus_size.gt(-0.55);
+    const Tensor e = minus_size.mul(2).exp(), size = Tensor(1).sub(e.mul(2).div(e.add(1)));
+    const auto c =
+        x.dtype() == DType::Float32 ? std::span<const double>(kSingle) : std::span<const double>(kDouble);
+    return near.where(odd_near_zero(x, near, c), negative.where(size.neg(), size));
+  });
+}
+
+// Minimax fits in float32: erf(x)/x - 1 on [0, 0.92], and -log(erfc(x))/x from there to 4, where erf is 1 but
+// for 2e-8.
 Tensor Tensor::erf() const {
-  static constexpr double kCoefficients[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736,
-                                             0.254829592};
-  const Tensor x = as_float(*this);
-  const Tensor t = x.abs().mul(0.3275911).add(1.0).reciprocal();
-  return x.sign().mul(Tensor(1.0).sub(t.mul(polynomial(t, kCoefficients)).mul(x.square().neg().exp())));
+  static constexpr double kNear[] = {-0.0006012968677, 0.004997918226, -0.02677017593,
+                                     0.1128192565,     -0.3761250553,  0.1283791516};
+  static constexpr double kFar[] = {1.152336655e-5, -0.0003256630198, 0.003653804153, -0.02378542796,
+                                    0.1062632354,   0.6351358607,     1.128652175,    0};
+  return in_float32(*this, [](const Tensor& x) {
+    const Tensor negative = x.lt(0), size = negative.where(x.neg(), x), near = size.lt(0.92);
+    const Tensor far = Tensor(1).sub(polynomial(size.gt(4).where(4, size), kFar).neg().exp());
+    return near.where(odd_near_zero(x, near, kNear), negative.where(far.neg(), far));
+  });
 }
 
 Tensor Tensor::trunc() const { return is_float(dtype()) ? primitive(Op::Trunc, *this) : *this; }

@@ -188,6 +188,30 @@ TEST_CASE("sin of float32 next to multiples of pi") {
   CHECK(worst.error < 1.5);
 }
 
+TEST_CASE("exp is no exp2 of a rounded product") {
+  struct Row {
+    double factor;  // of float32
+    double scale;   // 0: another function
+  };
+  const double log2e = 1 / std::log(2.0);
+  const Row rows[] = {{log2e, 1},    {-log2e, -1}, {2 * log2e, 2}, {-log2e / 4, -0.25},  {1.702 * log2e, 0},
+                      {1, 0},        {0, 0},       {3 * log2e, 0}, {log2e * 1.00001, 0}, {std::nan(""), 0},
+                      {-INFINITY, 0}};
+  const UOp x = unknown(DType::Float32);
+  for (const Row& r : rows) {
+    INFO(r.factor);
+    const UOp factor = constant(DType::Float32, r.factor);
+    const auto scale = exp_scale(factor.value(), DType::Float32);
+    CHECK(scale.value_or(0) == r.scale);
+    if (!scale) continue;
+    const auto exact = [&](long double v) { return std::exp(v * static_cast<long double>(r.scale)); };
+    for (const bool fma : {false, true}) {
+      const Worst worst = sweep32(x, lowered(alu(Op::Exp2, {x * factor}), target(fma)), exact, 5 * kStep);
+      CHECK(worst.error < 1.3);
+    }
+  }
+}
+
 TEST_CASE("functions of float64") {
   const UOp x = unknown(DType::Float64);
   const Target t = target();

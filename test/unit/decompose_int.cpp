@@ -151,6 +151,7 @@ TEST_CASE("fast division") {
   for (const Op op : {Op::FloorDiv, Op::FloorMod}) {
     const UOp third = decompose_int(alu(op, {u, num(DType::UInt32, 3)}), target());
     CHECK_FALSE(uses(third, {Op::CDiv, Op::CMod}));
+    CHECK(uses(third, {Op::Shr}));
     Evaluator f(third, {u});
     for (const int64_t v :
          {int64_t{0}, int64_t{2}, int64_t{3}, int64_t{4294967295}, int64_t{4294967294}, int64_t{2863311530}})
@@ -165,6 +166,7 @@ TEST_CASE("fast division") {
 
   KnobScope slow(Knob::DISABLE_FAST_IDIV, 1);
   CHECK(decompose_int(u / num(DType::UInt32, 3), target()) == alu(Op::CDiv, {u, num(DType::UInt32, 3)}));
+  CHECK(decompose_int(u % num(DType::UInt32, 3), target()) == alu(Op::CMod, {u, num(DType::UInt32, 3)}));
 }
 
 TEST_CASE("shifts by the width or more") {

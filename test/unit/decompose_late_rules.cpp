@@ -75,6 +75,8 @@ TEST_CASE("comparisons") {
   CHECK(checked(lt(f * num(DType::Float32, -1), g * num(DType::Float32, -1)), full()) == lt(g, f));
   CHECK(checked(lt(f * num(DType::Float32, -1), num(DType::Float32, 3)), full()) ==
         lt(num(DType::Float32, -3), f));
+  CHECK(checked(lt(f * num(DType::Float32, -1), g * num(DType::Float32, -3)), full()) ==
+        lt(g * num(DType::Float32, 3), f));
 }
 
 TEST_CASE("maximum without an instruction") {
@@ -92,6 +94,7 @@ TEST_CASE("shifts and fused sums") {
   CHECK(checked(x * i32(1), full()) == x * i32(1));
   CHECK(checked(x * i32(12), full()) == x * i32(12));
   CHECK(checked(x * y + i32(3), full()) == x * y + i32(3));
+  CHECK(checked(x * i32(3), full()) == x * i32(3));
   const UOp a = unknown(DType::Float32, 2), b = unknown(DType::Float32, 3), c = unknown(DType::Float32, 4);
   CHECK(checked(a * b + c, full()) == alu(Op::MulAcc, {a, b, c}));
   CHECK(checked(c + a * b, full()) == alu(Op::MulAcc, {a, b, c}));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <span>
 #include <vector>
 
@@ -74,6 +75,20 @@ TEST_CASE_TEMPLATE("sin of each element", T, float, double) {
     const UOp x = load(index(param(1, {n}, d), r));
     const std::vector<T> out = run(kernel(index(param(0, {n}, d), r), alu(Op::Sin, {x}), r), in, in.size());
     for (size_t i = 0; i < in.size(); i++) check(out[i], std::sin(static_cast<double>(in[i])));
+  }
+}
+
+TEST_CASE("sin of pi/2 - x is cos of x, however large") {
+  std::vector<float> in{0, 1e-4f, 1, 1.5707964f, -2, 4.712389f, 10000, 54304, -1e10f, 3e38f};
+  const int n = static_cast<int>(in.size());
+  const UOp r = range(n, 0, AxisType::Loop);
+  const UOp x = load(index(param(1, {n}, DType::Float32), r));
+  const UOp angle = x * constant(DType::Float32, -1.0) + constant(DType::Float32, std::numbers::pi / 2);
+  const std::vector<float> out =
+      run(kernel(index(param(0, {n}, DType::Float32), r), alu(Op::Sin, {angle}), r), in, in.size());
+  for (size_t i = 0; i < in.size(); i++) {
+    const double want = std::cos(static_cast<double>(in[i]));
+    CHECK(std::fabs(static_cast<double>(out[i]) - want) <= 1.2e-7 * std::fabs(want));
   }
 }
 

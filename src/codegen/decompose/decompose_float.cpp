@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <unordered_map>
 
 namespace lathe {
@@ -170,24 +171,42 @@ UOp any_lane(const UOp& condition) {
   return any;
 }
 
+// Where the angle is pi/2 - x, x: of it cos(x) is computed, without the rounding of the difference.
+UOp cosine_angle(const UOp& angle) {
+  if (angle.op() != Op::Add || !angle.src(1).is_const(cast_scalar(std::numbers::pi / 2, angle.dtype())))
+    return {};
+  const UOp& minus = angle.src(0);
+  return minus.op() == Op::Mul && minus.src(1).is_const(-1) ? minus.src(0) : UOp();
+}
+
 // Reducing huge angles is most of the work and hardly ever needed, so it is the body of a loop that runs once
 // where some lane needs it, else not at all. The loop reads the angle back from scratch, which keeps its
 // computation inside.
-UOp lower_sin(const UOp& x, FloatContext& context) {
+UOp lower_sin(const UOp& angle_in, FloatContext& context) {
+  const UOp of_cosine = cosine_angle(angle_in);
+  const UOp& x = of_cosine ? of_cosine : angle_in;
+  const int quarters = of_cosine ? 1 : 0;
   const double limit = x.dtype() == DType::Float32 ? kSinReduction32 : kSinReduction64;
-  if (largest_magnitude(x) <= limit) return sin_of_ordinary(x);
+  if (largest_magnitude(x) <= limit) return sin_of_ordinary(x, quarters);
   std::vector<UOp> around;
   for (const Node* r : x.ranges()) around.emplace_back(r);
   const Register angle(x, context), result(x, context);
   const UOp angle_kept = store(angle.at(around), x),
-            ordinary_kept = store(result.at(around), sin_of_ordinary(x));
+            ordinary_kept = store(result.at(around), sin_of_ordinary(x, quarters));
   // Known to be at most 1, the loop variable would be simplified to 0; of a Bitcast nothing is known.
   const UOp times = bitcast(any_lane(is_huge_angle(x)), DType::Int32);
   const UOp once = range(times, context.next_range++, AxisType::Loop);
   const UOp again = load(angle.at({angle_kept, once}));
   const UOp place = result.at({ordinary_kept, once});
-  const UOp huge = where(is_huge_angle(again), sin_of_huge(again, context.has_double()), load(place));
+  const UOp huge =
+      where(is_huge_angle(again), sin_of_huge(again, context.has_double(), quarters), load(place));
   return load(result.at({UOp::make(Op::End, {store(place, huge), once})}));
+}
+
+UOp lower_exp2(const UOp& x) {
+  if (x.op() == Op::Mul && x.src(1).is_const())
+    if (const auto scale = exp_scale(x.src(1).value(), x.dtype())) return exp_expression(x.src(0), *scale);
+  return exp2_expression(x);
 }
 
 UOp lower_transcendental(const Match& m) {
@@ -196,7 +215,7 @@ UOp lower_transcendental(const Match& m) {
   if (is_narrow(root.dtype())) return in_single(m);
   FloatContext& context = m.ctx<FloatContext>();
   switch (root.op()) {
-    case Op::Exp2: return m.fit(exp2_expression(root.src(0)));
+    case Op::Exp2: return m.fit(lower_exp2(root.src(0)));
     case Op::Log2: return m.fit(log2_expression(root.src(0)));
     case Op::Sin: return m.fit(lower_sin(root.src(0), context));
     default: break;

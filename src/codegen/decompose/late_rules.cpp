@@ -101,6 +101,13 @@ UOp plus_negative(const Match& m) {
 
 UOp times_minus_one(const Match& m) { return m.fit(mul(m[pat::x], -1)); }
 
+// -x < y * c is y * -c < x, for c < 0.
+UOp flip_product(const Match& m) {
+  const UOp &x = m[pat::x], &y = m[pat::y], &c = m[pat::c0];
+  if (!c.value().less(Scalar(0))) return {};
+  return m.fit(lt(mul(y, Scalar(-c.value().as_double())), x));
+}
+
 // -x < c is -c < x.
 UOp flip_constant(const Match& m) {
   return m.fit(lt(num(m[pat::c0], Scalar(-m[pat::c0].value().as_double())), m[pat::x]));
@@ -123,6 +130,7 @@ inline constexpr auto kLateRules = [] {
       rule(ne(x, true) & ne(y, true), ne(x | y, true)).when(both_bool),
       rule(lt(op<Op::Neg>(x).dtypes(is_float), op<Op::Neg>(y)), lt(y, x)),
       rule(lt(op<Op::Neg>(x).dtypes(is_float), c0), fn(flip_constant)),
+      rule(lt(op<Op::Neg>(x).dtypes(is_float), y * c0), fn(flip_product)),
       rule(either_order(x * y + z), op<Op::MulAcc>(x, y, z)).when(fuses),
       rule(op<Op::Sub>(x, y), fn(plus_negative)).when(lacks<Op::Sub>),
       rule(op<Op::Neg>(x), fn(times_minus_one)).when(lacks<Op::Neg>),

@@ -160,7 +160,8 @@ constexpr double kCos64[] = {1.0,
                              2.08757004162341764e-9,
                              -1.13585139599363543e-11};
 
-UOp sin_of_reduced(const Reduced& r) {
+// `turned` more quarters.
+UOp sin_of_reduced(const Reduced& r, int turned = 0) {
   const bool is_single = r.d.dtype() == DType::Float32;
   const std::span<const double> s =
       is_single ? std::span<const double>(kSin32) : std::span<const double>(kSin64);
@@ -169,19 +170,19 @@ UOp sin_of_reduced(const Reduced& r) {
   const UOp square = r.d * r.d;
   const UOp sine = r.d + (polynomial(square, s) * square * r.d + r.tail);
   const UOp cosine = polynomial(square, c);
-  const UOp value = where(differs(bits_and(r.quarters, 1), 0), cosine, sine);
+  const UOp quarters = turned ? add(r.quarters, turned) : r.quarters;
+  const UOp value = where(differs(bits_and(quarters, 1), 0), cosine, sine);
   // Bit 1 of the quarters becomes the sign bit.
-  const int width = bit_width(r.quarters.dtype());
-  const UOp sign = shl(bits_and(r.quarters, 2), width - 2);
-  return bitcast(bitcast(value, r.quarters.dtype()) ^ sign, r.d.dtype());
+  const UOp sign = shl(bits_and(quarters, 2), bit_width(quarters.dtype()) - 2);
+  return bitcast(bitcast(value, quarters.dtype()) ^ sign, r.d.dtype());
 }
 
 }  // namespace
 
-UOp sin_of_ordinary(const UOp& x) { return sin_of_reduced(reduce_small(x)); }
+UOp sin_of_ordinary(const UOp& x, int quarters) { return sin_of_reduced(reduce_small(x), quarters); }
 
-UOp sin_of_huge(const UOp& x, bool has_double) {
-  return sin_of_reduced(reduce_huge(x, magnitude_bits_of(x), has_double));
+UOp sin_of_huge(const UOp& x, bool has_double, int quarters) {
+  return sin_of_reduced(reduce_huge(x, magnitude_bits_of(x), has_double), quarters);
 }
 
 // Unsigned, so that one comparison leaves out what is below the limit, infinities and NaN, which give NaN

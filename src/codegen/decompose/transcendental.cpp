@@ -2,8 +2,11 @@
 
 #include "codegen/decompose/typed.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <vector>
 
 namespace lathe {
 namespace {
@@ -51,25 +54,64 @@ const FloatBits& bits_of(DType d) {
 
 }  // namespace
 
-// x = n + f with n the nearest integer; 2^x = 2^(n/2) * 2^(n - n/2) * 2^f, so that neither factor leaves the
-// normal range while their product may overflow or become subnormal. `round` carries twice the bias of the
-// exponent: the low bits of t are n + 2*bias, and half of that is a biased exponent.
-UOp exp2_expression(const UOp& x, Precision precision) {
-  const bool is_single = x.dtype() == DType::Float32;
-  const FloatBits& f = bits_of(x.dtype());
-  const std::span<const double> c = is_single                        ? std::span<const double>(kExp2Single)
-                                    : precision == Precision::Single ? std::span<const double>(kExp2Medium)
-                                                                     : std::span<const double>(kExp2Double);
-  // Beyond these, results are infinite and zero.
-  const UOp clamped = at_least(at_most(x, f.bias + 2), -f.bias - f.mantissa - 10);
-  const double round = f.round + 2 * f.bias;
-  const UOp t = add(clamped, round);
-  const UOp fraction = sub(clamped, sub(t, round));
-  const UOp power = add(polynomial(fraction, c) * fraction, 1.0);
-  const UOp n = bitcast(t, f.bits);
-  const UOp half = shr(n, 1);
-  const auto scale = [&](const UOp& exponent) { return bitcast(shl(exponent, f.mantissa), x.dtype()); };
+namespace {
+
+std::span<const double> exp2_coefficients(DType d, Precision precision) {
+  if (d == DType::Float32) return kExp2Single;
+  return precision == Precision::Single ? std::span<const double>(kExp2Medium) : kExp2Double;
+}
+
+// x within what gives a finite or nonzero power 2^(x * rate): beyond, results are infinite and zero.
+UOp clamped(const UOp& x, const FloatBits& f, double rate) {
+  const double a = (f.bias + 2) / rate, b = (-f.bias - f.mantissa - 10) / rate;
+  return at_least(at_most(x, std::max(a, b)), std::min(a, b));
+}
+
+// 2^n * power = 2^(n/2) * 2^(n - n/2) * power, so that neither factor leaves the normal range while their
+// product may overflow or become subnormal. The low bits of t are n + 2*bias, and half of that is a biased
+// exponent.
+UOp times_power_of_two(const UOp& power, const UOp& t, const FloatBits& f) {
+  const UOp n = bitcast(t, f.bits), half = shr(n, 1);
+  const auto scale = [&](const UOp& exponent) { return bitcast(shl(exponent, f.mantissa), power.dtype()); };
   return power * scale(half) * scale(sub(n, half));
+}
+
+}  // namespace
+
+// x = n + fraction with n the nearest integer.
+UOp exp2_expression(const UOp& x, Precision precision) {
+  const FloatBits& f = bits_of(x.dtype());
+  const UOp y = clamped(x, f, 1);
+  const double round = f.round + 2 * f.bias;
+  const UOp t = add(y, round), fraction = sub(y, sub(t, round));
+  const UOp power = add(polynomial(fraction, exp2_coefficients(x.dtype(), precision)) * fraction, 1.0);
+  return times_power_of_two(power, t, f);
+}
+
+// x * scale = n*ln(2) + rest * scale. The product of n and the first part of ln(2) is exact, and so is the
+// difference.
+UOp exp_expression(const UOp& x, double scale) {
+  constexpr double kLn2 = std::numbers::ln2;
+  constexpr double kParts32[] = {0x1.62e4p-1, 0x1.7f7d1cf79abcap-20};
+  constexpr double kParts64[] = {0x1.62e42fefap-1, 0x1.cf79abc9e3b39p-40};
+  const FloatBits& f = bits_of(x.dtype());
+  const auto& parts = x.dtype() == DType::Float32 ? kParts32 : kParts64;
+  const UOp y = clamped(x, f, scale / kLn2);
+  const double round = f.round + 2 * f.bias;
+  const UOp t = add(mul(y, scale / kLn2), round), n = sub(t, round);
+  const UOp rest = y + mul(n, -parts[0] / scale) + mul(n, -parts[1] / scale);
+  std::vector<double> c;
+  double factor = 1;
+  for (const double v : exp2_coefficients(x.dtype(), Precision::Full))
+    c.push_back(v * (factor *= scale / kLn2));
+  return times_power_of_two(add(polynomial(rest, c) * rest, 1.0), t, f);
+}
+
+std::optional<double> exp_scale(const Scalar& factor, DType d) {
+  const double power = std::exp2(std::round(std::log2(std::fabs(factor.as_double()) * std::numbers::ln2)));
+  const double scale = std::copysign(power, factor.as_double());
+  const bool is_scale = std::isnormal(scale) && cast_scalar(Scalar(scale / std::numbers::ln2), d) == factor;
+  return is_scale ? std::optional(scale) : std::nullopt;
 }
 
 // x = 2^e * m with m in [sqrt(1/2), sqrt(2)): log2(x) = e + log2(m), and no digits cancel between the two.

@@ -6,6 +6,8 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <optional>
+
 namespace lathe {
 
 enum class Precision : uint8_t {
@@ -15,6 +17,12 @@ enum class Precision : uint8_t {
 
 // float32: 1.04 (with fma 0.9). float64: 1.2.
 UOp exp2_expression(const UOp& x, Precision precision = Precision::Full);
+
+// e^(x * scale) for scale = ±2^k, as accurate as exp2 of an exact product; rounding that product first would
+// cost a place for every unit of its size. `exp_scale` is the scale for which exp2(x * factor) is that, with
+// a factor of dtype `d`.
+UOp exp_expression(const UOp& x, double scale);
+std::optional<double> exp_scale(const Scalar& factor, DType d);
 
 // float32: 1.2. float64: 2.
 UOp log2_expression(const UOp& x, Precision precision = Precision::Full);
@@ -27,8 +35,9 @@ inline constexpr double kSinReduction32 = 4096;
 inline constexpr double kSinReduction64 = 1e8;
 
 // Its parts: for angles that are not huge, infinities and NaN; for huge angles; and which of the two applies.
-UOp sin_of_ordinary(const UOp& x);
-UOp sin_of_huge(const UOp& x, bool has_double);
+// The result is sin(x + quarters * pi/2), with that sum not rounded.
+UOp sin_of_ordinary(const UOp& x, int quarters = 0);
+UOp sin_of_huge(const UOp& x, bool has_double, int quarters = 0);
 UOp is_huge_angle(const UOp& x);
 
 }  // namespace lathe
