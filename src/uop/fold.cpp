@@ -63,8 +63,17 @@ UOp fold_cast_of_constant(const Match& m) {
 UOp fold_bitcast_of_constant(const Match& m) {
   const UOp &u = m.root(), &x = u.src(0);
   if (x.is_invalid()) return x;
-  if (is_weak(x.dtype()) || is_weak(u.dtype()) || bit_width(x.dtype()) != bit_width(u.dtype())) return {};
-  return UOp::make(Op::Const, u.dtype(), {}, bitcast_scalar(x.value(), x.dtype(), u.dtype()));
+  if (is_weak(x.dtype()) || is_weak(u.dtype()) || item_size(x.dtype()) != item_size(u.dtype())) return {};
+  const auto fold = [&](const UOp& c) {
+    return UOp::make(Op::Const, u.dtype(), {}, bitcast_scalar(c.value(), c.dtype(), u.dtype()));
+  };
+  if (x.is_const()) return fold(x);
+  SmallVec<UOp, 16> lanes;
+  for (const UOp& lane : x.srcs()) {
+    if (!lane.is_const() || lane.dtype() != x.dtype()) return {};
+    lanes.push_back(fold(lane));
+  }
+  return lanes.empty() ? UOp() : stack({lanes.data(), lanes.size()});
 }
 
 UOp fold_single_value(const Match& m) {

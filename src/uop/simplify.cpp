@@ -96,7 +96,7 @@ constexpr auto kFoldRules = rules(
     rule(any_op<kBinaryOps>(folds, folds), fn(fold_constants)),
     rule(any_op<kTernaryOps>(folds, folds, folds), fn(fold_constants)),
     rule(op<Op::Cast>(op<Op::Const>()), fn(fold_cast_of_constant)),
-    rule(op<Op::Bitcast>(op<Op::Const>()), fn(fold_bitcast_of_constant)),
+    rule(op<Op::Bitcast>(any_op<OpSet{Op::Const, Op::Stack}>(any_srcs())), fn(fold_bitcast_of_constant)),
     rule(any_op<kCommutativeOps>(x.arg_if([](const UOp& u) { return u.is_const(); }), y),
          fn(constant_to_the_right)));
 

@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "tensor/tensor.h"
 #include "uop/number_formats.h"
+#include "uop/simplify.h"
 
 #include <bit>
 #include <cmath>
@@ -160,5 +161,27 @@ TEST_CASE("arithmetic rounds after every operation") {
       check_codes(to_codes(x * y), product, d);
       check_codes(to_codes(x * y + x), mixed, d);
     }
+  });
+}
+
+TEST_CASE("bitcasts of constants and of lanes fold, unless sizes differ") {
+  const auto i32 = [](int64_t v) { return constant(DType::Int32, v); };
+  const auto u32 = [](int64_t v) { return constant(DType::UInt32, v); };
+  const UOp in[] = {i32(-1), i32(INT32_MIN), i32(75)},
+            want[] = {u32(4294967295), u32(int64_t{1} << 31), u32(75)};
+  CHECK(simplify(bitcast(stack(in), DType::UInt32)) == stack(want));
+  CHECK(simplify(bitcast(constant(DType::UInt8, 1), DType::Bool)) == constant(DType::Bool, true));
+  CHECK(simplify(bitcast(constant(DType::Bool, true), DType::Int8)) == constant(DType::Int8, 1));
+  CHECK(simplify(bitcast(constant(DType::Int16, 13496), DType::Float16)) ==
+        constant(DType::Float16, .294921875));
+  const UOp halves = bitcast(stack(in), DType::Int16);
+  CHECK(simplify(halves).op() == Op::Bitcast);
+}
+
+TEST_CASE("a number that float32 cannot hold casts to int32 alike, folded and computed") {
+  const Tensor folded = Tensor::constant_of({1}, static_cast<double>(2147483000.0f)).to_float().to_int();
+  CHECK(folded.to_vector<int>()[0] == 2147483008);
+  everywhere([](const char* where, size_t) {
+    CHECK(Tensor::from({2147483000.0}, {DType::Float32, where}).to_int().to_vector<int>()[0] == 2147483008);
   });
 }
