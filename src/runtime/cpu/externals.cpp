@@ -78,6 +78,9 @@ float extendbfsf2(float carrier) {
   return std::bit_cast<float>(static_cast<uint32_t>(low_half(carrier)) << 16);
 }
 
+// 0 where both halves are equal numbers; both names mean the same.
+long nehf2(float a, float b) { return half_to_float(low_half(a)) != half_to_float(low_half(b)); }
+
 template <class F>
 const void* address(F* function) {
   return reinterpret_cast<const void*>(function);
@@ -144,6 +147,8 @@ const std::unordered_map<std::string_view, const void*>& table() {
       {"__truncdfhf2", address(truncdfhf2)},
       {"__extendhfsf2", address(extendhfsf2)},
       {"__extendhfdf2", address(extendhfdf2)},
+      {"__nehf2", address(nehf2)},
+      {"__eqhf2", address(nehf2)},
       {"__truncsfbf2", address(truncsfbf2)},
       {"__truncdfbf2", address(truncdfbf2)},
       {"__extendbfsf2", address(extendbfsf2)},
