@@ -26,7 +26,7 @@ Tensor Tensor::selu(double alpha, double gamma) const {
 Tensor Tensor::gelu(const std::string& approximate) const {
   // x/2 * (1 + tanh(y)) is x * sigmoid(2y), which loses no digits for negative x.
   if (approximate == "tanh")
-    return in_float32(*this, [](const Tensor& x) {
+    return in_float32(as_weak_float(*this), [](const Tensor& x) {
       const Tensor y = x.add(x.square().mul(x).mul(0.044715)).mul(2 * std::sqrt(2 / std::numbers::pi));
       return x.mul(y.sigmoid());
     });

@@ -20,6 +20,8 @@ inline bool is_weak_literal(const UOp& x) {
 // The type as messages print it: "dtypes.int".
 std::string dtype_text(DType d);
 
+// x as a product with a float literal would be: weakfloat unless it is a float.
+inline Tensor as_weak_float(const Tensor& x) { return is_float(x.dtype()) ? x : x.cast(DType::WeakFloat); }
 // f computed in at least float32, the result in the float type of x.
 template <class F>
 Tensor in_float32(const Tensor& x, F f) {

@@ -92,7 +92,7 @@ Tensor Tensor::atanh() const { return Tensor(1).add(*this).div(Tensor(1).sub(*th
 
 // e^-|x| cannot overflow, so that neither value nor gradient meets an infinity.
 Tensor Tensor::sigmoid() const {
-  return in_float32(*this, [](const Tensor& x) {
+  return in_float32(as_weak_float(*this), [](const Tensor& x) {
     const Tensor negative = x.lt(0);
     const Tensor e = negative.where(x, x.neg()).exp(), r = e.add(1).reciprocal();
     return negative.where(e.mul(r), r);
@@ -108,7 +108,7 @@ Tensor Tensor::tanh() const {
       0.0005884569047989526484,   -0.001455545947227934148,  0.003592092526482448775,
       -0.008863232652147711646,   0.02186948838906099981,    -0.05396825396387698845,
       0.1333333333332682996,      -0.3333333333333329972,    0};
-  return in_float32(*this, [](const Tensor& x) {
+  return in_float32(as_weak_float(*this), [](const Tensor& x) {
     const Tensor negative = x.lt(0), minus_size = negative.where(x, x.neg()), near = minus_size.gt(-0.55);
     const Tensor e = minus_size.mul(2).exp(), size = Tensor(1).sub(e.mul(2).div(e.add(1)));
     const auto c =

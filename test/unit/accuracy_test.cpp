@@ -50,3 +50,12 @@ TEST_CASE("gradients stay finite where the functions are flat") {
       for (const float g : x.grad()->to_vector<float>()) CHECK_MESSAGE(std::isfinite(g), f.name);
     }
 }
+
+TEST_CASE("powers of minus infinity, and their gradient") {
+  const Tensor x = Tensor::from(std::vector<float>{-std::numeric_limits<float>::infinity()});
+  const Tensor y = x.pow(0.3);
+  y.sum().backward();
+  CHECK(y.to_vector<float>()[0] == std::numeric_limits<float>::infinity());
+  CHECK(x.grad()->to_vector<float>()[0] == 0);
+  CHECK(x.pow(3.3).to_vector<float>()[0] == std::numeric_limits<float>::infinity());
+}

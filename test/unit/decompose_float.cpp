@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "codegen/decompose/late_rules.h"
 #include "codegen/decompose/transcendental.h"
+#include "codegen/decompose/typed.h"
 
 #include <bit>
 #include <cmath>
@@ -234,6 +235,26 @@ TEST_CASE("functions of float64") {
   MESSAGE("sin float64, |x| > 1e8: " << huge.error << " at " << huge.at << ", steps "
                                      << Evaluator(sine, {x}).n_steps());
   CHECK(huge.error < 3);
+}
+
+TEST_CASE("powers of two are exact, and logarithms of them") {
+  for (const DType d : {DType::Float32, DType::Float64}) {
+    const UOp x = unknown(d);
+    Evaluator e(lowered(alu(Op::Exp2, {x}), target()), {x}), l(lowered(alu(Op::Log2, {x}), target()), {x});
+    const int bias = d == DType::Float32 ? 127 : 1023, least = d == DType::Float32 ? -149 : -1074;
+    for (int q = least; q <= bias; q++) {
+      const double power = std::ldexp(1.0, q);
+      CHECK(e({Scalar(static_cast<double>(q))}).as_double() == power);
+      CHECK(l({Scalar(power)}).as_double() == q);
+    }
+  }
+}
+
+TEST_CASE("polynomials by Horner's scheme") {
+  const UOp x = unknown(DType::Float32);
+  constexpr double kSquareOfLess[] = {1, -2, 1};
+  Evaluator f(typed::polynomial(x, kSquareOfLess), {x});
+  for (int v = 1; v <= 4; v++) CHECK(f({Scalar(static_cast<double>(v))}).as_double() == (v - 1) * (v - 1));
 }
 
 TEST_CASE("special values of float64") {
