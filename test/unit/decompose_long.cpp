@@ -289,10 +289,15 @@ TEST_CASE("the knob leaves no such value in the program") {
   CHECK_FALSE(mentions("half,ulong", DType::Float16));
 }
 
-TEST_CASE("random numbers need no 64-bit integers") {
-  Tensor::manual_seed(1337);
-  const std::vector<float> want = Tensor::rand({37}).to_vector<float>();
-  KnobScope emulated(Knob::EMULATED_DTYPES, "long");
-  Tensor::manual_seed(1337);
-  CHECK(Tensor::rand({37}).to_vector<float>() == want);
+TEST_CASE("random numbers and powers need no 64-bit integers") {
+  for (const char* where : {"INTERP", "CPU"}) {
+    const auto numbers = [&] {
+      Tensor::manual_seed(1337);
+      const Tensor x = Tensor::from(std::vector<int64_t>{-3, 0, 7, 1000003}, {DType::Int64, where});
+      return bytes_of({Tensor::rand({37}, {DType::Float32, where}), x.pow(Tensor(5))});
+    };
+    const auto want = numbers();
+    KnobScope emulated(Knob::EMULATED_DTYPES, "long");
+    CHECK(numbers() == want);
+  }
 }

@@ -32,6 +32,11 @@ struct IntContext {
   const Target& target;
 };
 
+bool is_native(const Match& m) {
+  const Target& t = m.ctx<IntContext>().target;
+  return t.native_ops.contains(m.root().op()) && t.supports_dtype(m.root().dtype());
+}
+
 int128 low(const UOp& u) { return u.bounds().lo.as_int(); }
 int128 high(const UOp& u) { return u.bounds().hi.as_int(); }
 int width(const UOp& u) { return bit_width(u.dtype()); }
@@ -182,7 +187,7 @@ UOp bound_shift(const Match& m) {
 // The function of uop/eval.cpp in 32-bit words.
 UOp lower_threefry(const Match& m) {
   const UOp &counter = m[pat::x], &key = m[pat::y];
-  if (m.ctx<IntContext>().target.native_ops.contains(Op::Threefry)) return {};
+  if (is_native(m)) return {};
   CHECK(m.root().dtype() == DType::UInt64, "Threefry of {}", dtype_name(m.root().dtype()));
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   constexpr DType kWord = DType::UInt32;
@@ -205,7 +210,7 @@ UOp lower_threefry(const Match& m) {
 // Square and multiply over the bits the exponent can have.
 UOp lower_int_pow(const Match& m) {
   const UOp &x = m[pat::x], &y = m[pat::y];
-  if (m.ctx<IntContext>().target.native_ops.contains(Op::Pow)) return {};
+  if (is_native(m)) return {};
   UOp result = num(x, 1), square = x, e = y;
   for (int128 left = high(y); left > 0; left >>= 1) {
     result = where(differs(bits_and(e, 1), 0), result * square, result);

@@ -217,7 +217,7 @@ class WordPairs {
   Words converted(const UOp& u) const {
     const UOp& x = u.src(0);
     if (is_long(x.dtype())) return words(x);
-    if (u.op() == Op::Bitcast) refuse("the bits of float64");
+    if (u.op() == Op::Bitcast) refuse("reading the bits of float64");
     return is_float(x.dtype()) ? from_float(of(x)) : extended(of(x));
   }
 
@@ -292,7 +292,7 @@ class WordPairs {
         if (reads_long) return narrowed(words(u.src(0)), u);
         break;
       case Op::Bitcast:
-        if (reads_long) refuse("the bits of float64");
+        if (reads_long) refuse("reading the bits of float64");
         break;
       case Op::CmpLt:
         if (reads_long) return less_than(words(u.src(0)), words(u.src(1)), !is_unsigned(u.src(0).dtype()));
