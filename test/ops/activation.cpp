@@ -16,7 +16,7 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return std::log1p(std::exp(x)); }
 
 // Of the polynomial that erf is.
-constexpr double kErfError = 3e-7, kErfSlopeError = 2e-5;
+constexpr double kErfError = 1e-7, kErfSlopeError = 2e-6;
 
 Row activation(const char* name, Tensor (*f)(T), double (*reference)(double), double low = -4,
                double high = 4) {

@@ -224,22 +224,25 @@ inline std::vector<Function> functions() {
   return all;
 }
 
-// pow of float32 for n positive bases with exponents for which the result is a number.
-inline Accuracy sample_pow(size_t n) {
-  std::vector<float> base, exponent;
+// pow for n positive bases with exponents for which the result is a number.
+inline Accuracy sample_pow(size_t n, DType d) {
+  const bool single = d == DType::Float32;
+  std::vector<double> base, exponent;
   std::mt19937_64 random(5);
   while (base.size() < n) {
-    const float b = std::bit_cast<float>(static_cast<uint32_t>(random() % 0x7f800000));
-    // y * log2(b) in [-150, 129)
-    const double power = static_cast<double>(random() >> 11) * 0x1p-53 * 279 - 150;
-    const auto y = static_cast<float>(power / std::log2(static_cast<double>(b)));
+    const uint64_t bits = random();
+    const double b = decode_float(single ? bits % 0x7f800000 : bits % 0x7ff0000000000000, d);
+    const double least = single ? -150 : -1075, largest = single ? 129 : 1025;
+    const double power = static_cast<double>(random() >> 11) * 0x1p-53 * (largest - least) + least;
+    const double y = round_float(power / std::log2(b), d);
     if (b > 0 && std::isfinite(y)) base.push_back(b), exponent.push_back(y);
   }
-  const std::vector<float> out = Tensor::from(base).pow(Tensor::from(exponent)).to_vector<float>();
+  const std::vector<double> out =
+      Tensor::from(base).cast(d).pow(Tensor::from(exponent).cast(d)).cast(DType::Float64).to_vector<double>();
   Accuracy a;
   for (size_t i = 0; i < n; i++) {
     const Wide exact = std::pow(static_cast<Wide>(base[i]), static_cast<Wide>(exponent[i]));
-    a.see(ulp_error(static_cast<double>(out[i]), exact, exact, DType::Float32), static_cast<double>(base[i]));
+    a.see(ulp_error(out[i], exact, exact, d), base[i]);
   }
   return a;
 }
