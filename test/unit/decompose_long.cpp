@@ -194,6 +194,9 @@ TEST_CASE("what has no words is refused") {
                   UserError);
   const UOp big = param(0, {(int64_t{1} << 30) + 1}, DType::Int64);
   CHECK_THROWS_AS(decompose_long(load(index(big, constant(DType::Int32, 0))), target()), UserError);
+  const UOp far = load(index(param(1, {4}, DType::Int64), constant(DType::Int32, 0)));
+  CHECK_THROWS_AS(decompose_long(load(index(param(0, {int64_t{1} << 33}, DType::Float32), far)), target()),
+                  UserError);
   KnobScope scope(Knob::EMULATED_DTYPES, "half,float32");
   CHECK_THROWS_AS(without_emulated(target()), UserError);
 }

@@ -12,6 +12,7 @@ using namespace typed;
 using typed::add, typed::sub, typed::mul, typed::shl, typed::shr;
 
 constexpr DType kWord = DType::UInt32;
+constexpr int64_t kMostElements = int64_t{1} << 31;  // that int32 numbers
 
 bool is_long(DType d) { return d == DType::Int64 || d == DType::UInt64; }
 
@@ -178,14 +179,18 @@ class WordPairs {
     for (const UOp& s : u.srcs()) srcs.push_back(of(s));
     return u.with_srcs({srcs.data(), srcs.size()});
   }
-  // A coordinate or count: memory has fewer than 2^31 words.
-  UOp coordinate(const UOp& u) const { return is_long(u.dtype()) ? as_signed(words(u).lo) : of(u); }
+  // A coordinate of `memory`, which is an int32 where it is in bounds.
+  UOp coordinate(const UOp& u, const UOp& memory) const {
+    if (!is_long(u.dtype())) return of(u);
+    if (memory.shape()[0].vmax() > kMostElements) refuse("an index beyond 2^31");
+    return as_signed(words(u).lo);
+  }
 
   static UOp memory(const UOp& u, const UOp& shape) {
     auto arg = std::make_shared<ParamArg>(u.param());
     arg->dtype = kWord;
     const SInt n = u.shape()[0] * 2;
-    if (n.vmax() > int64_t{1} << 31)
+    if (n.vmax() > kMostElements)
       user_runtime_error("a buffer of {} elements of {} is too large where 64-bit integers are emulated",
                          n.vmax() / 2, dtype_name(u.dtype()));
     const UOp size = constant(shape.src(0).dtype(), n.value());
@@ -198,9 +203,9 @@ class WordPairs {
     if (u.op() == Op::Shrink) {
       std::vector<UOp> lanes;
       for (int64_t i = 0; i < u.shape()[0].value(); i++) lanes.push_back(constant(DType::Int32, i));
-      at = cast(coordinate(u.src(1).src(0)), DType::Int32) + stack(lanes);
+      at = cast(coordinate(u.src(1).src(0), u.src(0)), DType::Int32) + stack(lanes);
     } else {
-      at = coordinate(u.src(1));
+      at = coordinate(u.src(1), u.src(0));
     }
     const UOp first = mul(at, 2);
     return {index(of(u.src(0)), first), index(of(u.src(0)), add(first, 1))};
@@ -279,10 +284,11 @@ class WordPairs {
       case Op::Param:
       case Op::Buffer: return is_long(u.dtype()) ? memory(u, u.src(0)) : u;
       case Op::Index:
-        if (spec_is_memory(u.src(0))) return u.with_srcs(std::array{of(u.src(0)), coordinate(u.src(1))});
+        if (spec_is_memory(u.src(0)))
+          return u.with_srcs(std::array{of(u.src(0)), coordinate(u.src(1), u.src(0))});
         break;
       case Op::Shrink: {
-        const UOp at = coordinate(u.src(1).src(0));
+        const UOp at = coordinate(u.src(1).src(0), u.src(0));
         return u.with_srcs(std::array{of(u.src(0)), stack({&at, 1}), u.src(2)});
       }
       case Op::Store:
