@@ -17,16 +17,31 @@ bool exact(const UOp& u) { return is_int(u.dtype()) || is_bool(u.dtype()); }
 struct Interval {
   int128 lo, hi;
 };
+bool contains(DType d, Interval i) { return i.lo >= min_value(d).as_int() && i.hi <= max_value(d).as_int(); }
 constexpr int128 kHuge = static_cast<int128>(1)
                          << 124;  // beyond any index; sums and small multiples cannot overflow
 
 Interval interval(const UOp& u) { return {u.bounds().lo.as_int(), u.bounds().hi.as_int()}; }
+// Of an operand, at the type `d` that the operands of an op meet in: there a weak literal beyond it wraps.
+Interval interval(const UOp& u, DType d) {
+  const Interval i = interval(u);
+  if (is_bool(d) || contains(d, i)) return i;
+  if (i.lo != i.hi) return {min_value(d).as_int(), max_value(d).as_int()};
+  const int128 wrapped = cast_scalar(u.bounds().lo, d).as_int();
+  return {wrapped, wrapped};
+}
 
 // The interval as bounds of `d`, or the whole type when it does not fit.
 Bounds fit(DType d, int128 lo, int128 hi) {
   if (is_bool(d)) return {Scalar(lo != 0), Scalar(hi != 0)};
-  if (lo < min_value(d).as_int() || hi > max_value(d).as_int()) return full(d);
-  return {Scalar(lo), Scalar(hi)};
+  return contains(d, {lo, hi}) ? Bounds{Scalar(lo), Scalar(hi)} : full(d);
+}
+Bounds operand(const UOp& u, DType d) {
+  const Bounds& b = u.bounds();
+  if (is_float(d)) return {cast_scalar(b.lo, d), cast_scalar(b.hi, d)};
+  if (is_bool(d)) return b;
+  const Interval i = interval(u, d);
+  return {Scalar(i.lo), Scalar(i.hi)};
 }
 
 Bounds of_product(DType d, Interval a, Interval b) {
@@ -91,12 +106,13 @@ Bounds of_bits(Op op, DType d, Interval a, Interval b) {
 }
 
 Bounds of_compare(const UOp& u) {
-  const Bounds &a = u.src(0).bounds(), &b = u.src(1).bounds();
   const Bounds yes{Scalar(true), Scalar(true)}, no{Scalar(false), Scalar(false)};
   // NaN is outside every float interval, so a float comparison is only decided between constants (by
   // folding).
   if (!exact(u.src(0)) || !exact(u.src(1)) || u.src(0).is_invalid() || u.src(1).is_invalid())
     return full(DType::Bool);
+  const DType common = join(u.src(0).dtype(), u.src(1).dtype());
+  const Bounds a = operand(u.src(0), common), b = operand(u.src(1), common);
   if (u.op() == Op::CmpLt) {
     if (a.hi.less(b.lo)) return yes;
     if (!a.lo.less(b.hi)) return no;
@@ -114,7 +130,7 @@ Bounds hull(const UOp& u, size_t first) {
   Bounds out = full(u.dtype());
   for (size_t i = first; i < u.n_srcs(); i++) {
     if (u.src(i).is_invalid()) continue;
-    const Bounds& b = u.src(i).bounds();
+    const Bounds b = operand(u.src(i), u.dtype());
     if (!any || b.lo.less(out.lo)) out.lo = b.lo;
     if (!any || out.hi.less(b.hi)) out.hi = b.hi;
     any = true;
@@ -141,24 +157,23 @@ Bounds of_cast(const UOp& u) {
 Bounds of_alu(const UOp& u) {
   const DType d = u.dtype();
   if (has_flag(u.op(), kComparison)) return of_compare(u);
-  // Weak literals among the operands may lie outside the type: they wrap when they are committed.
-  const auto in_type = [&](const Bounds& b) { return is_int(d) ? fit(d, b.lo.as_int(), b.hi.as_int()) : b; };
-  if (u.op() == Op::Where) return in_type(hull(u, 1));
+  if (u.op() == Op::Where) return hull(u, 1);
   if (u.op() == Op::Max) {
-    const Bounds &a = u.src(0).bounds(), &b = u.src(1).bounds();
-    return in_type({a.lo.less(b.lo) ? b.lo : a.lo, a.hi.less(b.hi) ? b.hi : a.hi});
+    const Bounds a = operand(u.src(0), d), b = operand(u.src(1), d);
+    return {a.lo.less(b.lo) ? b.lo : a.lo, a.hi.less(b.hi) ? b.hi : a.hi};
   }
   if (is_float(d) || u.n_srcs() != 2 || !exact(u.src(0)) || !exact(u.src(1))) return full(d);
-  const Interval a = interval(u.src(0)), b = interval(u.src(1));
+  const Interval a = interval(u.src(0), d), b = interval(u.src(1), d);
   const bool huge = a.lo < -kHuge || a.hi > kHuge || b.lo < -kHuge || b.hi > kHuge;
+  const bool negates_huge = huge && b.lo < 0;  // -2^127 // -1 has no value
   switch (u.op()) {
     case Op::Add: return huge ? full(d) : fit(d, a.lo + b.lo, a.hi + b.hi);
     case Op::Sub: return huge ? full(d) : fit(d, a.lo - b.hi, a.hi - b.lo);
     case Op::Mul: return of_product(d, a, b);
     case Op::CDiv:
-    case Op::FloorDiv: return of_quotient(u.op(), d, a, b);
+    case Op::FloorDiv: return negates_huge ? full(d) : of_quotient(u.op(), d, a, b);
     case Op::CMod:
-    case Op::FloorMod: return of_remainder(u.op(), d, a, b);
+    case Op::FloorMod: return negates_huge ? full(d) : of_remainder(u.op(), d, a, b);
     case Op::Shl:
     case Op::Shr: return of_shift(u.op(), d, a, u.src(1));
     case Op::And:

@@ -186,7 +186,8 @@ UOp fold_clauses(const UOp& u) {
       if (other->is_upper == bound->is_upper) {
         // A conjunction keeps the tighter of two bounds, a disjunction the looser.
         const bool tighter = bound->is_upper ? bound->limit < other->limit : bound->limit > other->limit;
-        if (tighter == is_and) kept[i] = clause;
+        const bool equal = bound->limit == other->limit;
+        if (equal ? compare_structure(clause, kept[i]) < 0 : tighter == is_and) kept[i] = clause;
         redundant = true;
       } else {
         const int128 top = bound->is_upper ? bound->limit : other->limit;

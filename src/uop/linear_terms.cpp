@@ -1,5 +1,7 @@
 #include "uop/linear_terms.h"
 
+#include "uop/eval.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -32,6 +34,18 @@ std::optional<Product> product_of(const UOp& u) {
       p.factors.push_back(f);
     }
   }
+  // Among other factors a sum shows its content apart, so that it is one node however the constants came in.
+  if (p.factors.size() > 1)
+    for (UOp& f : p.factors) {
+      std::optional<LinearSum> s = f.op() == Op::Add ? LinearSum::of(f) : std::nullopt;
+      if (!s || s->terms.empty()) continue;
+      const int128 content = gcd(s->terms_gcd(), s->constant) * (s->terms[0].factor < 0 ? -1 : 1);
+      if (content == 1) continue;
+      if (!multiply(p.constant, content, &p.constant)) return std::nullopt;
+      s->constant /= content;
+      for (Term& t : s->terms) t.factor /= content;
+      f = s->to_uop();
+    }
   std::sort(p.factors.begin(), p.factors.end(), structurally_before);
   return p;
 }
@@ -285,7 +299,8 @@ bool extends_normal_product(const UOp& u) {
   if (is_int_const(product) || (is_weak(product, Op::Mul) && is_int_const(product.src(1)))) return false;
   if (is_int_const(f)) return !is_weak(product, Op::Add) && !f.is_const(Scalar(0)) && !f.is_const(Scalar(1));
   const UOp& last = is_weak(product, Op::Mul) ? product.src(1) : product;
-  return !is_weak(f, Op::Mul) && compare_structure(last, f) <= 0;
+  return !is_weak(f, Op::Mul) && !is_weak(f, Op::Add) && !is_weak(last, Op::Add) &&
+         compare_structure(last, f) <= 0;
 }
 
 }  // namespace
@@ -318,6 +333,37 @@ UOp normalize_product(const UOp& u) {
   if (p->constant == 0) return constant(0);
   const UOp product = to_uop(*p);
   return product == u ? UOp() : product;
+}
+
+UOp normalize_chain(const UOp& u) {
+  SmallVec<UOp, 8> all = split_operands(u, u.op());
+  constexpr size_t kMaxOperands = 32;  // the search below is quadratic
+  if (all.size() > kMaxOperands) return {};
+  std::sort(all.begin(), all.end(), structurally_before);
+  SmallVec<UOp, 8> kept;
+  UOp number;
+  for (const UOp& x : all) {
+    if (is_int_const(x)) {
+      const Scalar values[2] = {x.value(), number ? number.value() : x.value()};
+      number = constant(*eval(u.op(), u.dtype(), values));
+    } else if (kept.empty() || !(kept.back() == x)) {
+      kept.push_back(x);
+    }
+  }
+  if (number) kept.push_back(number);
+  // Of two that are one number for certain the first stays.
+  auto exceeded = [&](size_t i) {
+    for (size_t j = 0; j < kept.size(); j++) {
+      const Scalar &hi = kept[i].bounds().hi, &lo = kept[j].bounds().lo;
+      if (i != j && (hi.less(lo) || (hi.equals(lo) && (j < i || !kept[i].bounds().is_single())))) return true;
+    }
+    return false;
+  };
+  SmallVec<UOp, 8> largest;
+  for (size_t i = 0; i < kept.size(); i++)
+    if (u.op() != Op::Max || !exceeded(i)) largest.push_back(kept[i]);
+  const UOp chain = join_operands({largest.data(), largest.size()}, u.op(), {});
+  return chain == u ? UOp() : chain;
 }
 
 }  // namespace lathe

@@ -81,5 +81,8 @@ size_t count_terms(const UOp& sum, const OpSet& ops);
 // too.
 UOp normalize_sum(const UOp& u);
 UOp normalize_product(const UOp& u);
+// The same of a weakint Max, And or Or: operands once each, in structural order, the constant last; of a Max
+// only those that no other one exceeds for certain.
+UOp normalize_chain(const UOp& u);
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lathe {
@@ -17,7 +18,7 @@ constexpr OpSet kUnaryOps = ops_with(kUnary), kBinaryOps = ops_with(kBinary),
                 kTernaryOps = ops_with(kTernary);
 constexpr OpSet kUnaryAndCasts = kUnaryOps | OpSet{Op::Cast, Op::Bitcast};
 constexpr OpSet kCommutativeOps = ops_with(kCommutative);
-constexpr OpSet kSortedOps = {Op::Max, Op::Xor, Op::Or, Op::And, Op::CmpNe};  // Add and Mul have normal forms
+constexpr OpSet kSortedOps = {Op::Xor, Op::CmpNe}, kChainedOps = {Op::Max, Op::Or, Op::And};
 
 constexpr bool is_exact(DType d) { return is_int(d) || is_bool(d); }
 constexpr bool is_typed_int(DType d) { return is_int(d) && d != DType::WeakInt; }
@@ -39,11 +40,40 @@ UOp load_of_nothing(const Match& m) {
 }
 UOp gate_address(const Match& m) { return store(index(m[buf], where(m[gate], m[idx], invalid())), m[val]); }
 
+// Invalid, or lanes of nothing else.
+bool is_nothing(const UOp& u) { return u.is_invalid() || (u.op() == Op::Expand && u.src(0).is_invalid()); }
+constexpr auto none = any_op<OpSet{Op::Const, Op::Expand}>().arg_if(is_nothing);
+
+bool has_invalid_lane(const UOp& u) {
+  return std::any_of(u.srcs().begin(), u.srcs().end(), [](const UOp& lane) {
+    return lane.is_invalid() || (lane.op() == Op::Where && lane.src(2).is_invalid());
+  });
+}
+constexpr auto some_invalid = op<Op::Stack>().arg_if(has_invalid_lane);
+// Lane by lane, each with a gate of its own.
+UOp split_lanes(const Match& m) {
+  const UOp& u = m.root();
+  if (u.ndim() != 1) return {};
+  std::vector<UOp> lanes(static_cast<size_t>(u.shape()[0].value()));
+  for (size_t i = 0; i < lanes.size(); i++) {
+    SmallVec<UOp, 3> srcs;
+    for (const UOp& s : u.srcs())
+      srcs.push_back(s.ndim() == 0 ? s
+                     : s.op() == Op::Stack && s.n_srcs() == lanes.size()
+                         ? s.src(i)
+                         : index(s, constant(Scalar(static_cast<int64_t>(i)))));
+    lanes[i] = u.with_srcs(srcs);
+  }
+  return stack(lanes);
+}
+
 constexpr auto kInvalidRules =
-    rules(rule(any_op<kUnaryAndCasts>(inv), inv), rule(any_op<kBinaryOps>(inv, x), inv),
-          rule(any_op<kBinaryOps>(x, inv), inv),
+    rules(rule(any_op<kUnaryAndCasts>(none), inv), rule(any_op<kBinaryOps>(none, x), inv),
+          rule(any_op<kBinaryOps>(x, none), inv), rule(any_op<kUnaryAndCasts>(some_invalid), fn(split_lanes)),
+          rule(any_op<kBinaryOps>(some_invalid, x), fn(split_lanes)),
+          rule(any_op<kBinaryOps>(x, some_invalid), fn(split_lanes)),
           rule(op<Op::Stack>(each_src(inv)), inv).when([](const Match& m) { return m.root().n_srcs() > 0; }),
-          rule(where(inv, x, y), inv), rule(where(true, x, y), x), rule(where(false, x, y), y),
+          rule(where(none, x, y), inv), rule(where(true, x, y), x), rule(where(false, x, y), y),
           rule(where(x, inv, inv), inv), rule(where(x, inv, y), where(!x, y, inv)),
           rule(any_op<kUnaryAndCasts>(where(x, y, inv)), fn(push_op_into_gate)),
           rule(any_op<kBinaryOps>(where(x, y, inv), z), fn(push_op_into_gate)),
@@ -147,7 +177,7 @@ constexpr auto kBoolRules = rules(
     rule((x * y).dtype(DType::Bool), x& y), rule((x + y).dtype(DType::Bool), x | y),
     rule(maximum(x, y).dtype(DType::Bool), x | y), rule(where(x, true, false).dtype(DType::Bool), x),
     rule(where(x, false, true).dtype(DType::Bool), !x), rule(where(x, y, false).dtype(DType::Bool), x& y),
-    rule(where(x, true, y).dtype(DType::Bool), x | y),
+    rule(where(x, true, y).dtype(DType::Bool), x | y).when([](const Match& m) { return !m[y].is_invalid(); }),
     rule(ne(op<Op::Cast>(bx), c0), fn(compare_number_of_bool)), rule(cast(x, DType::Bool), ne(x, 0)),
     rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool),
          fn([](const Match& m) { return fit_if(m, fold_clauses(m.root())); })));
@@ -194,9 +224,11 @@ UOp drop_constant_ranges(const Match& m) {
   if (u.op() == Op::Reduce && u.arg_as<ReduceArg>().n_axes != 0) return {};
   return u.src(0);
 }
-UOp lane_of_stack(const Match& m) {
+UOp lane_of_vector(const Match& m) {
   const UOp &u = m.root(), &lanes = u.src(0);
   if (u.n_srcs() != 2) return {};
+  if (lanes.op() == Op::Expand)
+    return lanes.ndim() == 1 && lanes.src(0).ndim() == 0 ? m.fit(lanes.src(0)) : UOp();
   const int128 i = m[c0].value().as_int();
   return i >= 0 && i < static_cast<int128>(lanes.n_srcs()) ? m.fit(lanes.src(static_cast<size_t>(i))) : UOp();
 }
@@ -238,7 +270,7 @@ constexpr auto kStructureRules =
           rule(any_op<OpSet{Op::Sink, Op::Group}>().arg_if(lists_effects), fn(flatten_effects)),
           rule(op<Op::After>(x), x),
           rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
-          rule(op<Op::Index>(op<Op::Stack>(), c0), fn(lane_of_stack)));
+          rule(op<Op::Index>(any_op<OpSet{Op::Stack, Op::Expand}>(), c0), fn(lane_of_vector)));
 
 // ---- bounds
 // A value whose bounds meet is that constant. Bounds hold for every value of the variables, and integer
@@ -373,7 +405,9 @@ constexpr auto kIndexRules =
                fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
           rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
           rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
-          rule(any_op<kSortedOps>(wx, y), fn(order_operands)),
+          rule(any_op<kSortedOps>(wx, y), fn(order_operands)), rule(ne(bx, y), fn(order_operands)),
+          rule(any_op<kChainedOps>(x, y).dtype(DType::WeakInt),
+               fn([](const Match& m) { return fit_if(m, normalize_chain(m.root())); })),
           rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
           rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
           rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));

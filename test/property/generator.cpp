@@ -1,0 +1,434 @@
+#include "property/generator.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+namespace lathe::test {
+namespace {
+
+constexpr int64_t k31 = int64_t{1} << 31, k62 = int64_t{1} << 62;
+// Positive, negative and of both signs, single, at the ends of 32 bits and near 2^62.
+constexpr std::pair<int64_t, int64_t> kBoxes[] = {{0, 1},
+                                                  {0, 2},
+                                                  {0, 3},
+                                                  {0, 3},
+                                                  {0, 5},
+                                                  {0, 7},
+                                                  {0, 8},
+                                                  {0, 15},
+                                                  {0, 31},
+                                                  {0, 63},
+                                                  {0, 100},
+                                                  {0, 511},
+                                                  {0, 1000},
+                                                  {1, 4},
+                                                  {1, 8},
+                                                  {2, 5},
+                                                  {3, 12},
+                                                  {-3, 4},
+                                                  {-5, 5},
+                                                  {-10, -3},
+                                                  {-1, 0},
+                                                  {-8, -1},
+                                                  {-20, 20},
+                                                  {7, 7},
+                                                  {0, 0},
+                                                  {-4, -4},
+                                                  {-100, 100},
+                                                  {0, k31 - 1},
+                                                  {0, k31},
+                                                  {-k31, k31 - 1},
+                                                  {0, k62},
+                                                  {-k62, k62},
+                                                  {k31 - 5, k31 + 5},
+                                                  {k62 - 3, k62 + 4}};
+constexpr int64_t kDivisors[] = {1, 2,  2,  3,  3,  4,  4,  5,  6,  7,   8,  8,
+                                 9, 12, 14, 15, 16, 24, 32, 49, 64, 100, 512};
+constexpr int64_t kRareDivisors[] = {-1, -2, -3, -4, -6, -7, -12, k31, k31 - 1, k62, -k31, 1000003};
+constexpr int64_t kFactors[] = {1, 1, 1, 1, 2, 3, 4, 4, 6, 8, 12, 16, 24, 32, 49, -1, -1, -2, -3, -4, -8};
+constexpr int64_t kConstants[] = {0,  0,   1,   1,   2,    3,   4,   5,       7,   8,    11, 12,
+                                  16, 31,  32,  63,  100,  512, -1,  -1,      -2,  -3,   -4, -7,
+                                  -8, -13, -31, -64, -100, 255, 256, k31 - 1, k31, -k31, k62};
+constexpr double kReals[] = {0.0, 1.0, -1.0, 2.0, 0.5, 4.0, -2.0, 0.25, 3.0, 1.5, -0.5, 0.1};
+constexpr int64_t kEnds[] = {1, 2, 3, 4, 5, 8, 16, 49, 64};
+
+UOp number(int64_t v) { return constant(Scalar(v)); }
+
+}  // namespace
+
+void Generator::declare() {
+  const size_t n = 1 + random_.below(4);
+  for (size_t i = 0; i < n; i++) {
+    const std::string name(1, static_cast<char>('a' + i));
+    if (random_.one_in(3)) {
+      const bool symbolic = !indices_.empty() && random_.one_in(8);
+      const UOp end = symbolic ? indices_[0] + 2 : number(random_.pick(kEnds));
+      indices_.push_back(range(end, static_cast<int>(i), AxisType::Loop));
+    } else if (random_.one_in(16)) {
+      indices_.push_back(variable(name, 0, 64, DType::WeakInt, 4));
+    } else {
+      const auto& [lo, hi] = random_.pick(kBoxes);
+      indices_.push_back(variable(name, lo, hi));
+    }
+  }
+  bools_.push_back(variable("p", 0, 1, DType::Bool));
+  bools_.push_back(variable("q", 0, 1, DType::Bool));
+}
+
+UOp Generator::expression() {
+  declare();
+  const int depth = random_.one_in(4) ? 4 : random_.one_in(3) ? 2 : 3;
+  if (theme_ == Theme::Index) return index_root(depth);
+  constexpr DType kTypes[] = {DType::Int32, DType::Int32,   DType::Int64,
+                              DType::UInt8, DType::Float32, DType::Bool};
+  return typed(random_.pick(kTypes), depth);
+}
+
+UOp Generator::index_root(int depth) {
+  if (random_.one_in(4)) return condition(depth);
+  if (!random_.one_in(24)) return index(depth);
+  // Lanes: one expression on a vector of a few others.
+  std::vector<UOp> lanes(2 + random_.below(3));
+  for (UOp& lane : lanes) lane = random_.one_in(8) ? invalid() : index(1);
+  const UOp vector = stack(lanes);
+  const UOp worked =
+      random_.one_in(2) ? vector * number(random_.pick(kFactors)) + index(1) : vector % number(divisor());
+  return random_.one_in(2)
+             ? worked
+             : lathe::index(worked, number(random_.between(0, static_cast<int64_t>(lanes.size()) - 1)));
+}
+
+UOp Generator::index_leaf() {
+  return random_.one_in(8) ? index_constant() : indices_[random_.below(indices_.size())];
+}
+UOp Generator::index_constant() { return number(random_.pick(kConstants)); }
+int64_t Generator::divisor() {
+  return random_.one_in(8) ? random_.pick(kRareDivisors) : random_.pick(kDivisors);
+}
+
+UOp Generator::index(int depth) {
+  if (depth <= 0 || random_.one_in(8)) return index_leaf();
+  return index_shape(depth);
+}
+
+UOp Generator::index_shape(int depth) {
+  switch (random_.below(24)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3: return sum(depth);
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8: return divided(depth);
+    case 9:
+    case 10:
+    case 11: return nested_division(depth);
+    case 12:
+    case 13: return recombined(depth);
+    case 14: return by_symbol(depth);
+    case 15: return maximum(index(depth - 1), index(depth - 1));
+    case 16: return minimum(index(depth - 1), index(depth - 1));
+    case 17: return selected(depth);
+    case 18: return correlated(depth);
+    case 19: return gated(depth);
+    case 20: return bits(depth);
+    case 21: return converted(depth);
+    case 22: return index(depth - 1) * index(depth - 2);
+    default: return index(depth - 1) * random_.pick(kFactors) + index_constant();
+  }
+}
+
+UOp Generator::sum(int depth) {
+  UOp out;
+  for (size_t n = 1 + random_.below(4); n > 0; n--) {
+    const UOp base = random_.one_in(3) ? index(depth - 1) : index_leaf();
+    const int64_t factor = random_.pick(kFactors);
+    const UOp term = factor == 1 ? base : base * factor;
+    out = out ? out + term : term;
+  }
+  return random_.one_in(2) ? out + index_constant() : out;
+}
+
+UOp Generator::divided(int depth) {
+  const UOp x = random_.one_in(3) ? index(depth - 1) : sum(depth - 1);
+  return random_.one_in(2) ? x / divisor() : x % divisor();
+}
+
+UOp Generator::nested_division(int depth) {
+  const UOp x = random_.one_in(2) ? index(depth - 1) : sum(depth - 1);
+  const int64_t c = random_.pick(kDivisors), k = random_.pick(kDivisors);
+  switch (random_.below(6)) {
+    case 0: return (x / c + index_constant()) / divisor();
+    case 1: return (x % (c * k)) / c;
+    case 2: return (x / c) % k;
+    case 3: return (x % c) % divisor();
+    case 4: return (x % (c * k)) % c + x / c;
+    default: return (x / c * random_.pick(kFactors) + index(depth - 2)) / divisor();
+  }
+}
+
+// The pieces of a number, put together again or nearly so.
+UOp Generator::recombined(int depth) {
+  const UOp x = random_.one_in(2) ? index_leaf() : sum(depth - 1);
+  const int64_t d = random_.pick(kDivisors), e = random_.pick(kDivisors), m = random_.pick(kFactors);
+  const UOp low = x % d, high = random_.one_in(2) ? x / d : (x / d) % e;
+  const UOp other = random_.one_in(4) ? (x + index_constant()) / d : high;
+  UOp out = low * m + other * (random_.one_in(6) ? d : d * m);
+  if (random_.one_in(3)) out = out + index(depth - 2);
+  return random_.one_in(3) ? out / divisor() : out;
+}
+
+// Divisors that are known at run time only, mostly not zero.
+UOp Generator::by_symbol(int depth) {
+  UOp v = indices_[random_.below(indices_.size())];
+  if (!random_.one_in(6)) {
+    const Bounds b = v.bounds();
+    if (!Scalar(0).less(b.lo) && !b.hi.less(Scalar(0))) v = maximum(v, number(1));
+  }
+  const UOp a = index(depth - 1);
+  const UOp x = random_.one_in(2)   ? a * v + index_leaf()
+                : random_.one_in(2) ? a * v * random_.pick(kFactors)
+                                    : a;
+  const UOp y = random_.one_in(4) ? v * random_.pick(kDivisors) : v;
+  return random_.one_in(2) ? x / y : x % y;
+}
+
+UOp Generator::selected(int depth) {
+  const UOp c = condition(depth - 1);
+  return where(c, index(depth - 1), index(depth - 1));
+}
+
+// Selections that know of each other's conditions.
+UOp Generator::correlated(int depth) {
+  const UOp c = condition(depth - 2), a = index(depth - 1), b = index(depth - 2);
+  switch (random_.below(6)) {
+    case 0: return where(c, where(c, a, b), index_leaf());
+    case 1: return where(c, a, number(0)) + where(c, number(0), b);
+    case 2: return where(c, a, index_constant()) + where(c, b, index_constant());
+    case 3: return where(c, b, where(condition(depth - 2), a, b));
+    case 4: return where(logical_not(c), a, where(c, b, a));
+    default: return where(c, where(condition(depth - 2), a, b), b);
+  }
+}
+
+UOp Generator::gated(int depth) {
+  const UOp g = condition(depth - 1);
+  if (random_.one_in(3)) {
+    const UOp buffer = param(static_cast<int>(random_.below(2)), {64}, DType::Int32);
+    const UOp read = load(lathe::index(buffer, where(g, index(depth - 1), invalid())));
+    const UOp value = random_.one_in(2) ? where(g, read, number(0)) : read;
+    return cast(value, DType::WeakInt);
+  }
+  const UOp x = where(g, index(depth - 1), invalid());
+  return random_.one_in(3) ? where(condition(depth - 2), x, index(depth - 2)) : x;
+}
+
+UOp Generator::bits(int depth) {
+  constexpr int64_t kMasks[] = {0, 1, 3, 5, 7, 8, 15, 255, 511, -1, -2, -8, k31 - 1};
+  const UOp x = index(depth - 1);
+  switch (random_.below(6)) {
+    case 0: return x & number(random_.pick(kMasks));
+    case 1: return (x & number(random_.pick(kMasks))) / random_.pick(kDivisors);
+    case 2: return x << number(random_.between(0, 5));
+    case 3:
+      return (random_.one_in(2) ? x & number(random_.pick(kMasks)) : x) >> number(random_.between(0, 5));
+    case 4: return x ^ number(random_.one_in(2) ? -1 : random_.pick(kMasks));
+    default: return x | number(random_.pick(kMasks));
+  }
+}
+
+UOp Generator::converted(int depth) {
+  if (random_.one_in(2)) return cast(condition(depth - 1), DType::WeakInt);
+  constexpr DType kTypes[] = {DType::Int32, DType::Int64, DType::UInt8, DType::Int8, DType::UInt32};
+  return cast(cast(index(depth - 1), random_.pick(kTypes)), DType::WeakInt);
+}
+
+UOp Generator::comparison(int depth) {
+  const UOp x = random_.one_in(3) ? index(depth - 1) : sum(depth - 1);
+  switch (random_.below(7)) {
+    case 0: return lt(index_constant(), x);
+    case 1: return ne(x, index_constant());
+    case 2: return lt(x, random_.one_in(2) ? index(depth - 1) : sum(depth - 1));
+    case 3: return logical_not(lt(x, index_constant()));
+    case 4: return lt(x / divisor(), index_constant());
+    case 5: return lt(x % random_.pick(kDivisors), index_constant());
+    default: return lt(x, index_constant());
+  }
+}
+
+// Bounds of one expression, or of few.
+UOp Generator::clauses(int depth) {
+  const UOp x = random_.one_in(2) ? index_leaf() : sum(depth - 1);
+  const int64_t c = random_.pick(kConstants);
+  const UOp low = random_.one_in(2) ? lt(x, c) : logical_not(lt(x, c));
+  const UOp bound = number(c + random_.between(-3, 3));
+  const UOp high = random_.one_in(2) ? lt(bound, x) : lt(random_.one_in(2) ? x : index_leaf(), bound);
+  const UOp both = random_.one_in(2) ? low & high : low | high;
+  return random_.one_in(3) ? both & condition(depth - 1) : both;
+}
+
+UOp Generator::condition(int depth) {
+  if (theme_ == Theme::Typed) return typed_condition(depth);
+  if (depth <= 0) return random_.one_in(4) ? bools_[random_.below(2)] : lt(index_leaf(), index_constant());
+  switch (random_.below(12)) {
+    case 0: return condition(depth - 1) & condition(depth - 1);
+    case 1: return condition(depth - 1) | condition(depth - 1);
+    case 2: return logical_not(condition(depth - 1));
+    case 3: return ne(condition(depth - 1), condition(depth - 1));
+    case 4: return where(condition(depth - 1), condition(depth - 1), condition(depth - 1));
+    case 5: return cast(index(depth - 1), DType::Bool);
+    case 6:
+    case 7: return clauses(depth);
+    default: return comparison(depth);
+  }
+}
+
+// ---- typed values
+
+UOp Generator::typed_leaf(DType d) {
+  if (random_.one_in(4)) {  // a literal, weak or typed, or beyond the type
+    if (is_float(d))
+      return random_.one_in(2) ? constant(Scalar(random_.pick(kReals))) : constant(d, random_.pick(kReals));
+    if (is_bool(d)) return constant(Scalar(random_.one_in(2)));
+    const int64_t v = random_.pick(kConstants);
+    return random_.one_in(3) ? constant(d, Scalar(v)) : number(v);
+  }
+  if (!is_float(d) && random_.one_in(4)) return cast(indices_[random_.below(indices_.size())], d);
+  const char name = static_cast<char>('s' + random_.below(3));
+  const std::string full = std::string(1, name) + std::to_string(static_cast<int>(d));
+  switch (d) {
+    case DType::Bool: return bools_[random_.below(2)];
+    case DType::Float32: return name == 's' ? variable(full, -4, 4, d) : variable(full, 1, 9, d);
+    case DType::UInt8: return name == 's' ? variable(full, 0, 255, d) : variable(full, 0, 9, d);
+    case DType::Int64: return name == 's' ? variable(full, -k62, k62, d) : variable(full, -9, 100, d);
+    default:
+      return name == 's' ? variable(full, -k31, k31 - 1, d) : variable(full, name == 't' ? 0 : -9, 50, d);
+  }
+}
+
+UOp Generator::typed(DType d, int depth) {
+  if (is_bool(d)) return typed_condition(depth);
+  return is_float(d) ? real(depth) : typed_int(d, depth);
+}
+
+UOp Generator::typed_int(DType d, int depth) {
+  if (depth <= 0 || random_.one_in(8)) return typed_leaf(d);
+  constexpr DType kTypes[] = {DType::Int32, DType::Int64, DType::UInt8, DType::Float32, DType::Bool};
+  auto operand = [&] { return typed_int(d, depth - 1); };
+  // At least one side of the type.
+  auto anchored = [&] { return cast(operand(), d); };
+  auto literal = [&] {
+    return random_.one_in(3) ? constant(d, Scalar(random_.pick(kConstants))) : index_constant();
+  };
+  switch (random_.below(20)) {
+    case 0:
+    case 1: return anchored() + operand();
+    case 2: return anchored() + literal();
+    case 3: return anchored() * operand();
+    case 4: return anchored() * literal();
+    case 5: return maximum(anchored(), operand());
+    case 6: return minimum(anchored(), operand());
+    case 7: return anchored() / number(divisor());
+    case 8: return anchored() % number(divisor());
+    case 9: return anchored() / operand();
+    case 10: return anchored() & literal();
+    case 11: return anchored() | operand();
+    case 12: return anchored() ^ operand();
+    case 13: return anchored() << number(random_.between(0, 9));
+    case 14: return (anchored() & literal()) >> number(random_.between(0, 9));
+    case 15: return cast(typed(random_.pick(kTypes), depth - 1), d);
+    case 16: return cast(index(depth - 1), d);
+    case 17: {
+      const UOp x = anchored();
+      return x * number(random_.pick(kFactors)) +
+             (random_.one_in(2) ? x : operand() * number(random_.pick(kFactors)));
+    }
+    case 18: {
+      const UOp c = typed_condition(depth - 2);
+      return where(c, anchored(), literal()) + where(c, operand(), literal());
+    }
+    default: return where(typed_condition(depth - 1), anchored(), operand());
+  }
+}
+
+UOp Generator::real(int depth) {
+  constexpr DType d = DType::Float32;
+  if (depth <= 0 || random_.one_in(8)) return cast(typed_leaf(d), d);
+  auto literal = [&] { return constant(Scalar(random_.pick(kReals))); };
+  switch (random_.below(12)) {
+    case 0: return real(depth - 1) + real(depth - 1);
+    case 1: return real(depth - 1) * real(depth - 1);
+    case 2:
+    case 3: return real(depth - 1) * literal();
+    case 4: return real(depth - 1) + literal();
+    case 5: return maximum(real(depth - 1), real(depth - 1));
+    case 6: return -real(depth - 1);
+    case 7: return alu(Op::Reciprocal, {real(depth - 1) * literal()});
+    case 8: return cast(typed_int(random_.one_in(2) ? DType::Int32 : DType::UInt8, depth - 1), d);
+    case 9: return alu(Op::Trunc, {real(depth - 1)});
+    case 10: return cast(cast(real(depth - 1), random_.one_in(2) ? DType::Float64 : DType::Float16), d);
+    default: return where(typed_condition(depth - 1), real(depth - 1), literal());
+  }
+}
+
+UOp Generator::typed_condition(int depth) {
+  if (depth <= 0) return bools_[random_.below(2)];
+  constexpr DType kTypes[] = {DType::Int32, DType::Int64, DType::UInt8, DType::Float32};
+  const DType d = random_.pick(kTypes);
+  auto literal = [&] { return is_float(d) ? constant(Scalar(random_.pick(kReals))) : index_constant(); };
+  switch (random_.below(11)) {
+    case 0: return typed_condition(depth - 1) & typed_condition(depth - 1);
+    case 1: return typed_condition(depth - 1) | typed_condition(depth - 1);
+    case 2: return logical_not(typed_condition(depth - 1));
+    case 3: return maximum(typed_condition(depth - 1), typed_condition(depth - 1));
+    case 4: return typed_condition(depth - 1) ^ typed_condition(depth - 1);
+    case 5: return cast(cast(typed(d, depth - 1), d), DType::Bool);
+    case 6: return ne(cast(typed(d, depth - 1), d), literal());
+    case 7: return lt(literal(), cast(typed(d, depth - 1), d));
+    case 8: return ne(cast(typed_condition(depth - 1), d), literal());
+    case 9: return lt(cast(typed(d, depth - 1), d), typed(d, depth - 1));
+    default: return lt(cast(typed(d, depth - 1), d), literal());
+  }
+}
+
+// ---- another order
+
+UOp reorder_randomly(const UOp& root, Random& random) {
+  constexpr OpSet kAssociated = {Op::Add, Op::Mul, Op::And, Op::Or, Op::Max};
+  std::unordered_map<const Node*, UOp> done;
+  for (const UOp& u : toposort(root)) {
+    std::vector<UOp> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.node()));
+    if (!has_flag(u.op(), kCommutative)) {
+      done.emplace(u.node(), srcs.empty() ? u : u.with_srcs(srcs));
+      continue;
+    }
+    if (kAssociated.contains(u.op()) && !is_float(u.dtype())) {
+      std::vector<UOp> terms;
+      while (!srcs.empty()) {
+        const UOp s = srcs.back();
+        srcs.pop_back();
+        // Operands of other dtypes would meet in another one.
+        if (s.op() == u.op() && s.dtype() == u.dtype() && s.src(0).dtype() == u.dtype() &&
+            s.src(1).dtype() == u.dtype())
+          srcs.insert(srcs.end(), s.srcs().begin(), s.srcs().end());
+        else
+          terms.push_back(s);
+      }
+      srcs = std::move(terms);
+    }
+    while (srcs.size() > 1) {
+      for (size_t i = 0; i < 2; i++) std::swap(srcs[i], srcs[i + random.below(srcs.size() - i)]);
+      const UOp joined = alu(u.op(), {srcs[0], srcs[1]});
+      srcs.erase(srcs.begin());
+      srcs[0] = joined;
+    }
+    done.emplace(u.node(), srcs[0]);
+  }
+  return done.at(root.node());
+}
+
+}  // namespace lathe::test

@@ -1,0 +1,18 @@
+// Runs the properties over many random expressions.
+#pragma once
+#include "property/generator.h"
+#include "property/properties.h"
+
+namespace lathe::test {
+
+struct RunResult {
+  size_t expressions = 0;
+  size_t order_differs = 0;  // Order failures, which do not end a run
+  std::string failure;       // report of the first failure, made small; empty when there is none
+};
+
+// PROPERTY_SEED and PROPERTY_COUNT in the environment replace seed and count, PROPERTY_FIRST=n starts with
+// expression n, to see one of them again.
+RunResult run_properties(Theme theme, size_t count);
+
+}  // namespace lathe::test
