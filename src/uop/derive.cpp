@@ -52,7 +52,7 @@ const Shape* bitcast_shape(DType to, const UOp& x) {
   // Storage counts: a bool takes a byte.
   const auto bits_of = [](DType d) { return is_bool(d) ? 8 : bit_width(d); };
   const int from_bits = bits_of(x.dtype()), to_bits = bits_of(to);
-  if (from_bits == to_bits) return x.node()->shape;
+  if (from_bits == to_bits || x.is_invalid()) return x.node()->shape;  // Invalid has no size of its own
   Shape s = x.shape();
   if (s.empty()) user_runtime_error("unsupported size in bitcast");
   const SInt bits = s.back() * from_bits;

@@ -185,7 +185,7 @@ UOp UOp::with_srcs(std::span<const UOp> srcs) const {
   bool same_types = same;
   for (size_t i = 0; i < srcs.size() && same_types; i++) {
     same = same && srcs[i] == src(i);
-    same_types = same_types && srcs[i].dtype() == src(i).dtype();
+    same_types = same_types && (srcs[i].dtype() == src(i).dtype() || srcs[i].is_invalid());
   }
   if (same) return *this;
   const bool keep = same_types || info(op()).dtype_rule == DTypeRule::Arg;

@@ -73,7 +73,7 @@ class UOp {
   const RangeArg& range() const { return arg_as<RangeArg>(); }
 
   // Same op with other sources / dtype / arg. `with_srcs` derives the dtype again only if some source's dtype
-  // changed.
+  // changed (Invalid has any).
   UOp with_srcs(std::span<const UOp> srcs) const;
   UOp with_arg(Arg arg) const;
   UOp with_dtype(DType d) const;

@@ -9,13 +9,6 @@
 namespace lathe::test {
 namespace {
 
-// Sanitizers make a run some twenty times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr size_t kSlower = 20;
-#else
-constexpr size_t kSlower = 1;
-#endif
-
 uint64_t from_environment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
@@ -26,7 +19,7 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 RunResult run_properties(Theme theme, size_t count) {
   const uint64_t seed = from_environment("PROPERTY_SEED", 1);
   const uint64_t first = from_environment("PROPERTY_FIRST", 0);
-  const uint64_t last = first + from_environment("PROPERTY_COUNT", count / kSlower);
+  const uint64_t last = first + from_environment("PROPERTY_COUNT", count / kSlowdown);
   const bool goes_on = std::getenv("PROPERTY_ALL") != nullptr;
   RunResult result;
   for (uint64_t i = first; i < last; i++) {

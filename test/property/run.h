@@ -5,6 +5,13 @@
 
 namespace lathe::test {
 
+// Sanitizers make everything some twenty times slower; there is that much less to do under them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr size_t kSlowdown = 20;
+#else
+inline constexpr size_t kSlowdown = 1;
+#endif
+
 struct RunResult {
   size_t expressions = 0;
   size_t order_differs = 0;  // Order failures, which do not end a run

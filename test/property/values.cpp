@@ -219,7 +219,11 @@ void ValueTable::compute(size_t node, const Points& points) {
       }
       for (size_t p = 0; p < n; p++) {
         const Value& i = source(1)[p];
-        if (i) out[p] = i->is_invalid() ? i : source(0)[static_cast<size_t>(i->as_i64()) * n + p];
+        if (!i || i->is_invalid()) {
+          out[p] = i;
+        } else if (const size_t lane = static_cast<size_t>(i->as_i64()); lane < source(0).size() / n) {
+          out[p] = source(0)[lane * n + p];
+        }
       }
       return;
     case Op::Load:
