@@ -84,6 +84,8 @@ UOp fold_single_value(const Match& m) {
   if (u.op() != Op::Param)
     for (const UOp& s : u.srcs())
       if (s.is_invalid() || s.op() == Op::Stack) return {};
+  // A loop that may be empty is not one that runs once.
+  if (u.op() == Op::Range && u.src(0).bounds().lo.less(Scalar(1))) return {};
   const Bounds& b = u.bounds();
   return b.is_single() ? m.fit(constant(u.dtype(), b.lo)) : UOp();
 }

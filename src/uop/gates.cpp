@@ -37,7 +37,8 @@ bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
   return true;
 }
 
-// `u` with the expression x replaced, also where x is part of a larger sum. Does not look into addresses.
+// `u` with the expression x replaced, also where x is part of a larger sum. Does not look into addresses and
+// ends of Ranges, which hold outside of the gate too.
 UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
   const std::optional<LinearSum> pattern = LinearSum::of(x);
   std::unordered_map<const Node*, UOp> done{{x.node(), by}};
@@ -45,7 +46,7 @@ UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
     const auto it = done.find(s.node());
     return it == done.end() ? s : it->second;
   };
-  for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index; })) {
+  for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index && n.op() != Op::Range; })) {
     if (n == x) continue;
     if (pattern && pattern->terms.size() > 1 && n.op() == Op::Add && n.dtype() == DType::WeakInt) {
       std::optional<LinearSum> s = LinearSum::of(n);

@@ -34,24 +34,29 @@ std::optional<Product> product_of(const UOp& u) {
       p.factors.push_back(f);
     }
   }
-  // Among other factors a sum shows its content apart, so that it is one node however the constants came in.
-  if (p.factors.size() > 1)
-    for (UOp& f : p.factors) {
-      std::optional<LinearSum> s = f.op() == Op::Add ? LinearSum::of(f) : std::nullopt;
-      if (!s || s->terms.empty()) continue;
-      const int128 content = gcd(s->terms_gcd(), s->constant) * (s->terms[0].factor < 0 ? -1 : 1);
-      if (content == 1) continue;
-      if (!multiply(p.constant, content, &p.constant)) return std::nullopt;
-      s->constant /= content;
-      for (Term& t : s->terms) t.factor /= content;
-      f = s->to_uop();
-    }
+  // The content of a sum stands apart, so that it is one factor however the constants came in.
+  for (UOp& f : p.factors) {
+    std::optional<LinearSum> s = f.op() == Op::Add ? LinearSum::of(f) : std::nullopt;
+    if (!s || s->terms.empty()) continue;
+    const int128 content = gcd(s->terms_gcd(), s->constant) * (s->terms[0].factor < 0 ? -1 : 1);
+    if (content == 1) continue;
+    if (!multiply(p.constant, content, &p.constant)) return std::nullopt;
+    s->constant /= content;
+    for (Term& t : s->terms) t.factor /= content;
+    f = s->to_uop();
+  }
   std::sort(p.factors.begin(), p.factors.end(), structurally_before);
   return p;
 }
 
 UOp to_uop(const Product& p) {
   if (p.factors.empty()) return constant(Scalar(p.constant));
+  // A lone sum takes the constant in.
+  if (LinearSum s;
+      p.factors.size() == 1 && p.factors[0].op() == Op::Add && s.add_scaled(p.factors[0], p.constant)) {
+    s.normalize();
+    return s.to_uop();
+  }
   const UOp chain = join_operands({p.factors.data(), p.factors.size()}, Op::Mul, {});
   return p.constant == 1 ? chain : alu(Op::Mul, {chain, constant(Scalar(p.constant))});
 }

@@ -55,11 +55,12 @@ std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
 }
 
 // `value` with what the clauses imply. An address that changes is right only where they hold, so it takes
-// them into its gate: the load runs whatever the selection around it says.
+// them into its gate: the load runs whatever the selection around it says. So does the loop of a Range, which
+// stays.
 UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, const UOp& gate) {
   std::unordered_map<const Node*, UOp> done;
   for (const auto& [from, to] : by) done.emplace(from.node(), to);
-  for (const UOp& n : toposort(value)) {
+  for (const UOp& n : toposort(value, [](const UOp& n) { return n.op() != Op::Range; })) {
     if (done.contains(n.node())) continue;
     SmallVec<UOp, 8> srcs;
     bool changed = false;

@@ -216,6 +216,8 @@ bool is_free_range(const UOp& reduce, size_t i) {
   return true;
 }
 
+bool never_empty(const UOp& range) { return range.is_const() || !range.src(0).bounds().lo.less(Scalar(1)); }
+
 bool is_kernel_reduce(const UOp& u, Op op) {
   const ReduceArg& arg = u.arg_as<ReduceArg>();
   return arg.op == op && arg.n_axes == 0;
@@ -297,23 +299,26 @@ UOp drop_unused_range(const Match& m) {
   for (size_t i = 1; i < u.n_srcs(); i++) {
     const UOp& r = u.src(i);
     if (!is_free_range(u, i) || depends_on(value, r)) continue;
-    const bool never_empty = !r.src(0).bounds().lo.less(Scalar(1));
-    if (op == Op::Max && never_empty) return m.fit(reduce_over_rest(u, value, i));
-    if (op != Op::Add || is_bool(u.dtype()) || (is_float(u.dtype()) && !never_empty)) continue;
+    if (op == Op::Max && never_empty(r)) return m.fit(reduce_over_rest(u, value, i));
+    if (op != Op::Add || is_bool(u.dtype()) || (is_float(u.dtype()) && !never_empty(r))) continue;
     return m.fit(reduce_over_rest(u, value * cast(r.src(0), u.dtype()), i));
   }
   return {};
 }
 
-// Factors that depend on none of the ranges leave a sum, and a maximum when they are not negative.
+// Factors that depend on none of the ranges leave a sum, and a maximum when they are not negative. The sum of
+// nothing is 0, whatever the factor, but for floats that are infinite; the maximum of nothing is no multiple.
 UOp factor_out(const Match& m) {
   const UOp& u = m.root();
   const Op op = u.arg_as<ReduceArg>().op;
   if (u.arg_as<ReduceArg>().n_axes != 0 || (op != Op::Add && op != Op::Max) || is_bool(u.dtype())) return {};
+  const std::span<const UOp> ranges = u.srcs().subspan(1);
+  if ((op == Op::Max || is_float(u.dtype())) && !std::all_of(ranges.begin(), ranges.end(), never_empty))
+    return {};
   SmallVec<UOp, 8> inside, outside;
   for (const UOp& f : split_operands(u.src(0), Op::Mul)) {
     bool leaves = true;
-    for (size_t i = 1; i < u.n_srcs(); i++) leaves = leaves && !depends_on(f, u.src(i));
+    for (const UOp& r : ranges) leaves = leaves && !depends_on(f, r);
     if (op == Op::Max) {
       // Floats have bounds only as constants; a product of typed integers may wrap, and then order is lost.
       leaves = leaves && !f.bounds().lo.less(Scalar(0)) && (f.is_const() || u.dtype() == DType::WeakInt) &&

@@ -80,6 +80,8 @@ UOp Generator::expression() {
   declare();
   const int depth = random_.one_in(4) ? 4 : random_.one_in(3) ? 2 : 3;
   if (theme_ == Theme::Index) return index_root(depth);
+  if (theme_ == Theme::Reduced) return reduced_root();
+  if (theme_ == Theme::Gated) return gated_root(depth);
   constexpr DType kTypes[] = {DType::Int32, DType::Int32,   DType::Int64,
                               DType::UInt8, DType::Float32, DType::Bool};
   return typed(random_.pick(kTypes), depth);
@@ -97,6 +99,68 @@ UOp Generator::index_root(int depth) {
   return random_.one_in(2)
              ? worked
              : lathe::index(worked, number(random_.between(0, static_cast<int64_t>(lanes.size()) - 1)));
+}
+
+// Clauses that bound what the index is made of.
+UOp Generator::gated_root(int depth) {
+  const UOp x = sum(1), y = random_.one_in(2) ? x : index_leaf();
+  UOp gate = condition(depth - 2);
+  for (size_t n = random_.below(3); n > 0; n--) {
+    const UOp& bounded = random_.one_in(2) ? x : y;
+    const UOp clause = lt(bounded, index_constant());
+    gate = gate & (random_.one_in(2) ? clause : logical_not(clause));
+  }
+  const UOp i = random_.one_in(2) ? (x + index(depth - 2)) / divisor() + y % divisor()
+                                  : index(depth - 1) + x % divisor();
+  return where(gate, i, invalid());
+}
+
+UOp Generator::reduced_root() {
+  constexpr DType kTypes[] = {DType::WeakInt, DType::Int32, DType::Int64, DType::Float32};
+  constexpr Op kOps[] = {Op::Add, Op::Add, Op::Add, Op::Add, Op::Max, Op::Mul};
+  constexpr int64_t kEnds[] = {1, 2, 3, 4, 5, 6, 8};
+  const DType d = random_.pick(kTypes);
+  UOp out;
+  for (size_t depth = random_.one_in(3) ? 2 : 1; depth > 0; depth--) {
+    std::vector<UOp> ranges;
+    for (size_t n = random_.one_in(3) ? 2 : 1; n > 0; n--) {
+      const UOp end =
+          random_.one_in(6) ? variable("n", random_.one_in(3) ? 0 : 1, 5) : number(random_.pick(kEnds));
+      ranges.push_back(range(end, static_cast<int>(10 * depth + n), AxisType::Reduce));
+    }
+    const size_t n_outer = indices_.size();
+    indices_.insert(indices_.end(), ranges.begin(), ranges.end());
+    if (random_.one_in(2)) indices_.insert(indices_.end(), ranges.begin(), ranges.end());  // often, that is
+    UOp value = reduced_value(d);
+    if (out)
+      value = random_.one_in(2) ? out : random_.one_in(2) ? where(condition(1), out, number(0)) : value * out;
+    indices_.resize(n_outer);
+    std::vector<UOp> srcs{cast(value, d)};
+    srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+    out = UOp::make(Op::Reduce, DType::Void, srcs, ReduceArg{random_.pick(kOps), 0});
+  }
+  return out;
+}
+
+// One hot, a count, a selection, a product, a sum.
+UOp Generator::reduced_value(DType d) {
+  const UOp r = indices_.back(), i = random_.one_in(2) ? index_leaf() : sum(1);
+  const UOp equal = random_.one_in(2) ? eq(r, i) : eq(r * random_.pick(kFactors), i);
+  const UOp below = random_.one_in(2) ? lt(r, i) : lt(i, r + index_leaf());
+  const UOp c = random_.one_in(3) ? equal : random_.one_in(2) ? below : condition(2);
+  const DType stored = d == DType::WeakInt ? DType::Int32 : d;
+  const UOp read = cast(load(lathe::index(param(3, {64}, stored), random_.one_in(2) ? r : sum(1))), d);
+  const UOp value = random_.one_in(2) ? read : cast(random_.one_in(2) ? index_leaf() % 7 : number(3), d);
+  switch (random_.below(8)) {
+    case 0: return where(c, value, constant(d, 0));
+    case 1: return where(c, constant(d, 0), value);
+    case 2: return cast(c, d) * value;
+    case 3: return where(c, value, cast(number(2), d));
+    case 4: return where(random_.one_in(2) ? c & condition(1) : c | below, value, constant(d, 0));
+    case 5: return value + cast(index_leaf() % 5, d);
+    case 6: return value * cast(index_leaf() % 5, d);
+    default: return cast(c, d);
+  }
 }
 
 UOp Generator::index_leaf() {
@@ -216,7 +280,8 @@ UOp Generator::correlated(int depth) {
 
 UOp Generator::gated(int depth) {
   const UOp g = condition(depth - 1);
-  if (random_.one_in(3)) {
+  // A reduction folds values, which Invalid is not.
+  if (theme_ == Theme::Reduced || random_.one_in(3)) {
     const UOp buffer = param(static_cast<int>(random_.below(2)), {64}, DType::Int32);
     const UOp read = load(lathe::index(buffer, where(g, index(depth - 1), invalid())));
     const UOp value = random_.one_in(2) ? where(g, read, number(0)) : read;

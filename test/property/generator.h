@@ -8,8 +8,10 @@
 namespace lathe::test {
 
 enum class Theme : uint8_t {
-  Index,  // weakints, bools, Ranges, gates, lanes, loads
-  Typed,  // int32, int64, uint8, float and bools among them, with weak literals and casts
+  Index,    // weakints, bools, Ranges, gates, lanes, loads
+  Gated,    // an index under a gate
+  Reduced,  // reductions over Ranges
+  Typed,    // int32, int64, uint8, float and bools among them, with weak literals and casts
 };
 
 class Generator {
@@ -20,6 +22,9 @@ class Generator {
 
  private:
   UOp index_root(int depth);
+  UOp gated_root(int depth);
+  UOp reduced_root();
+  UOp reduced_value(DType d);
   UOp index(int depth);
   UOp index_shape(int depth);
   UOp index_leaf();

@@ -36,25 +36,20 @@ class Recorder : public RewriteTracer {
 
 std::string infix(const UOp& u) { return lathe::expression(u); }
 
-// Powers become products, which round in other places.
-bool has_powers(const ValueTable& table) {
-  return std::any_of(table.nodes().begin(), table.nodes().end(),
-                     [](const UOp& u) { return u.op() == Op::Pow; });
-}
-bool agree(const Value& must, const Value& is, bool powers) {
-  if (!powers || !must || !is || !must->is_float() || !is->is_float()) return same(must, is);
-  return std::abs(must->as_double() - is->as_double()) <= 1e-6 * std::abs(must->as_double());
+bool agree(const Value& must, const Value& is, double tolerance) {
+  if (tolerance == 0 || !must || !is || !must->is_float() || !is->is_float()) return same(must, is);
+  return std::abs(must->as_double() - is->as_double()) <= tolerance * std::abs(must->as_double());
 }
 
 // "at a=3: 4, must be 5", where `after` is not the value of `before`.
-std::string difference(const ValueTable& before, const ValueTable& after, const Points& points) {
+std::string difference(const ValueTable& before, const ValueTable& after, const Points& points,
+                       double tolerance) {
   const std::vector<Value>&x = before.result(), &y = after.result();
   const size_t n = points.size();
   if (n == 0) return "";
-  const bool powers = has_powers(before);
   for (size_t i = 0; i < std::max(x.size(), y.size()); i++) {
     const Value &must = x[x.size() == n ? i % n : i], &is = y[y.size() == n ? i % n : i];
-    if (must && !agree(must, is, powers) && (is || !after.overflows(i % n)))
+    if (must && !agree(must, is, tolerance) && (is || !after.overflows(i % n)))
       return fmt::format("at {}: {}, must be {}", points.text(i % n), value_text(is), value_text(must));
   }
   return "";
@@ -88,8 +83,11 @@ std::optional<Failure> check_rules(const Recorder& recorder, const CheckOptions&
     const UOp& lane = a.after.op() == Op::Expand ? a.after.src(0) : a.after;
     if (a.before.dtype() != a.after.dtype() && !lane.is_invalid())
       return failure(fmt::format("{} becomes {}", dtype_name(a.before.dtype()), dtype_name(a.after.dtype())));
-    const Points points({a.before, a.after}, Random(options.seed, 3), options.points / 2 + 1);
-    const std::string what = difference(ValueTable(a.before, points), ValueTable(a.after, points), points);
+    const UOp before = unrolled(a.before), after = unrolled(a.after);
+    if (!before || !after) continue;
+    const Points points({before, after}, Random(options.seed, 3), options.points / 2 + 1);
+    const std::string what =
+        difference(ValueTable(before, points), ValueTable(after, points), points, options.tolerance);
     if (!what.empty()) return failure(what);
   }
   return {};
@@ -108,7 +106,7 @@ std::optional<Failure> check_substitution(const ValueTable& before, const ValueT
     const ValueTable table(number, Points({number}, Random(0), 1));
     const bool reads = std::any_of(table.nodes().begin(), table.nodes().end(),
                                    [](const UOp& n) { return n.op() == Op::Load; });
-    if ((number.is_const() || reads) && agree(must, table.result()[0], has_powers(before))) continue;
+    if ((number.is_const() || reads) && agree(must, table.result()[0], options.tolerance)) continue;
     return Failure{Property::Substitution, "",
                    fmt::format("{} at {} gives {}, must be {}", infix(u), points.text(p), infix(number),
                                value_text(must))};
@@ -130,9 +128,15 @@ std::optional<Failure> check_order(const UOp& u, const UOp& simple, const CheckO
 }
 
 std::optional<Failure> check_all(const UOp& u, const CheckOptions& options) {
-  const Points points({u}, Random(options.seed, 1), options.points);
+  const UOp flat = unrolled(u);
+  if (!flat) return {};
+  // Variables that do not count in an empty loop have values all the same.
+  std::vector<UOp> roots{flat};
+  for (const UOp& n : toposort(u))
+    if (n.op() == Op::Param) roots.push_back(n);
+  const Points points(roots, Random(options.seed, 1), options.points);
   if (points.size() == 0) return {};
-  const ValueTable before(u, points);
+  const ValueTable before(flat, points);
   if (std::string what = outside_bounds(before, points); !what.empty())
     return Failure{Property::Bounds, "", what};
   UOp simple;
@@ -146,8 +150,10 @@ std::optional<Failure> check_all(const UOp& u, const CheckOptions& options) {
     if (e.kind() == UserError::Kind::Zero && before.divides_by_zero()) return {};
     throw;
   }
-  const ValueTable after(simple, points);
-  if (std::string what = difference(before, after, points); !what.empty())
+  const UOp simple_flat = unrolled(simple);
+  if (!simple_flat) return {};
+  const ValueTable after(simple_flat, points);
+  if (std::string what = difference(before, after, points, options.tolerance); !what.empty())
     return Failure{Property::Value, "", what};
   if (std::string what = outside_bounds(after, points); !what.empty())
     return Failure{Property::Bounds, "", "of the result: " + what};

@@ -29,6 +29,7 @@ struct CheckOptions {
   bool each_rule = true;  // check every application of a rule
   bool order = true;      // check Order
   int reorderings = 1;    // tried for Order
+  double tolerance = 0;   // of floats, relative: for rules that change the rounding
 };
 
 struct Failure {

@@ -1,7 +1,6 @@
 #include "property/run.h"
 
 #include "property/shrink.h"
-#include "uop/simplify.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +15,7 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 
 }  // namespace
 
-RunResult run_properties(Theme theme, size_t count) {
+RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier, double tolerance) {
   const uint64_t seed = from_environment("PROPERTY_SEED", 1);
   const uint64_t first = from_environment("PROPERTY_FIRST", 0);
   const uint64_t last = first + from_environment("PROPERTY_COUNT", count / kSlowdown);
@@ -25,7 +24,8 @@ RunResult run_properties(Theme theme, size_t count) {
   for (uint64_t i = first; i < last; i++) {
     Generator generator(theme, Random(seed, i));
     const UOp u = generator.expression();
-    CheckOptions options{.simplify = simplify, .seed = seed * 1000003 + i, .each_rule = i % 4 == 0};
+    CheckOptions options{
+        .simplify = simplifier, .seed = seed * 1000003 + i, .each_rule = i % 4 == 0, .tolerance = tolerance};
     std::optional<Failure> failure = check(u, options);
     result.expressions++;
     if (!failure) continue;

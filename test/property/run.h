@@ -20,6 +20,6 @@ struct RunResult {
 
 // PROPERTY_SEED and PROPERTY_COUNT in the environment replace seed and count, PROPERTY_FIRST=n starts with
 // expression n, to see one of them again.
-RunResult run_properties(Theme theme, size_t count);
+RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier, double tolerance = 0);
 
 }  // namespace lathe::test

@@ -56,7 +56,7 @@ Value element(const ParamArg& buffer, const Scalar& i, DType d) {
 
 }  // namespace
 
-Points::Points(std::initializer_list<UOp> roots, Random random, size_t most) {
+Points::Points(const std::vector<UOp>& roots, Random random, size_t most) {
   for (const UOp& root : roots)
     for (const UOp& u : toposort(root))
       if (is_variable(u) && position_.emplace(u.node(), leaves_.size()).second) leaves_.push_back(u);
@@ -250,6 +250,51 @@ void ValueTable::compute(size_t node, const Points& points) {
       if (!v && grows && u.dtype() == DType::WeakInt && *srcs[0] && *srcs[1]) overflows_[p] = true;
       out[l * n + p] = v;
     }
+}
+
+namespace {
+
+Scalar identity_of(Op op, DType d) {
+  return op == Op::Max ? min_value(d) : cast_scalar(Scalar(op == Op::Mul), d);
+}
+
+// The fold of `value` over one more range; the values of a Range that is empty for some variables count where
+// it reaches them.
+UOp fold_over(const UOp& value, const UOp& range, Op op, int64_t most) {
+  UOp out;
+  for (int64_t i = 0; i < most; i++) {
+    UOp v = substitute(value, {{range, constant(Scalar(i))}});
+    if (!range.src(0).is_const())
+      v = where(lt(constant(Scalar(i)), range.src(0)), v, constant(v.dtype(), identity_of(op, v.dtype())));
+    out = out ? alu(op, {out, v}) : v;
+  }
+  return out ? out : constant(value.dtype(), identity_of(op, value.dtype()));
+}
+
+}  // namespace
+
+UOp unrolled(const UOp& root) {
+  constexpr int64_t kMostValues = 100;
+  std::unordered_map<const Node*, UOp> done;
+  for (const UOp& u : toposort(root)) {
+    std::vector<UOp> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.node()));
+    if (u.op() != Op::Reduce) {
+      done.emplace(u.node(), srcs.empty() ? u : u.with_srcs(srcs));
+      continue;
+    }
+    UOp value = srcs[0];
+    int64_t total = 1;
+    for (size_t i = 1; i < srcs.size(); i++) {
+      if (srcs[i].is_const()) continue;  // was a Range over one value
+      const Scalar end = srcs[i].src(0).bounds().hi;
+      if (!end.less(Scalar(kMostValues)) || (total *= std::max<int64_t>(end.as_i64(), 1)) > kMostValues)
+        return {};
+      value = fold_over(value, srcs[i], u.arg_as<ReduceArg>().op, end.as_i64());
+    }
+    done.emplace(u.node(), value);
+  }
+  return done.at(root.node());
 }
 
 bool same(const Value& a, const Value& b) {

@@ -18,7 +18,7 @@ using Value = std::optional<Scalar>;
 // most `most`, else that many, corners often.
 class Points {
  public:
-  Points(std::initializer_list<UOp> roots, Random random, size_t most);
+  Points(const std::vector<UOp>& roots, Random random, size_t most);
   size_t size() const { return n_; }
   bool complete() const { return complete_; }  // all points of the box
   const std::vector<UOp>& leaves() const { return leaves_; }
@@ -62,6 +62,9 @@ class ValueTable {
   bool divides_by_zero_ = false;
   std::vector<bool> overflows_;
 };
+
+// `u` without Reduce: each is written out over the values of its Ranges. Null where there are too many.
+UOp unrolled(const UOp& u);
 
 // 3 is 3.0, both zeros are equal, Invalid equals Invalid.
 bool same(const Value& a, const Value& b);

@@ -122,3 +122,10 @@ TEST_CASE("loads keep their gates, and nothing is left of accesses to nowhere") 
   CHECK(simplify(store(at, where(three, five, load(at)))) == want);
   CHECK(simplify(store(at, where(logical_not(three), load(at), five))) == want);
 }
+
+TEST_CASE("a gate changes no loop") {
+  const UOp a = variable("a", 0, 9), r = range(a, 0, AxisType::Loop);
+  const UOp gate = ge(a, 3) & lt(a, 4) & lt(r, 1);
+  const UOp out = simplify_gates(where(gate, r, invalid()));
+  CHECK(reaches(out, r));
+}

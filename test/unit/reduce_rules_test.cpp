@@ -155,3 +155,14 @@ TEST_CASE("collapsed sums have the values of the originals") {
   }
   CHECK(without_loop > kCases / 4);
 }
+
+TEST_CASE("a loop that may be empty is not one that runs") {
+  const UOp n = variable("n", 0, 1), r = range(n, 0, AxisType::Reduce), x = variable("x", 1, 9);
+  CHECK(collapsed(sum(x, {r})) == simplify(x * n));
+  CHECK(has_reduce(collapsed(sum(x, {r}, Op::Max))));
+  const UOp loop_over_n = range(variable("n", 0, 5), 0, AxisType::Reduce);
+  const UOp largest = collapsed(sum(x * loop_over_n, {loop_over_n}, Op::Max));
+  CHECK(largest.op() == Op::Reduce);  // x may not leave: of nothing it is no factor
+  const UOp value = read(0, 8, loop_over_n) * read(1, 1, constant(0));
+  CHECK(collapsed(sum(value, {loop_over_n})).op() == Op::Reduce);
+}

@@ -334,3 +334,13 @@ TEST_CASE("long chains simplify") {
   CHECK(simplify(u) == variable("a", 0, 10) + 10000);
   CHECK(simplify(f).dtype() == DType::Float32);
 }
+
+TEST_CASE("Invalid in a branch leaves the dtype alone") {
+  const UOp c = variable("c", 0, 1, DType::Bool), x = variable("x", 0, 9, DType::UInt8);
+  CHECK(where(c, x, constant(300)).dtype() == DType::UInt8);
+  const UOp out =
+      simplify(where(c, x, constant(300)).with_srcs(std::vector<UOp>{c, invalid(), constant(300)}));
+  CHECK(out == where(logical_not(c), constant(DType::UInt8, 44), invalid()));
+  CHECK(simplify(bitcast(where(c, x, invalid()), DType::Int8)).src(2).is_invalid());
+  CHECK(simplify(bitcast(where(constant(false), x, invalid()), DType::Int8)).is_invalid());
+}
