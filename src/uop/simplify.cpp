@@ -53,7 +53,7 @@ constexpr auto some_invalid = op<Op::Stack>().arg_if(has_invalid_lane);
 // Lane by lane, each with a gate of its own.
 UOp split_lanes(const Match& m) {
   const UOp& u = m.root();
-  if (u.ndim() != 1) return {};
+  if (u.ndim() != 1 || u.op() == Op::Bitcast) return {};  // which may have other lanes than its source
   std::vector<UOp> lanes(static_cast<size_t>(u.shape()[0].value()));
   for (size_t i = 0; i < lanes.size(); i++) {
     SmallVec<UOp, 3> srcs;
@@ -89,10 +89,9 @@ constexpr auto kInvalidRules =
           rule(op<Op::Store>(op<Op::Index>(buf, idx), where(gate, val, inv)), fn(gate_address)));
 
 // ---- constants
-// ------------------------------------------------------------------------------------------------------ The
-// reference ALU computes them, so folding and running agree by construction. Ring and bit operations truncate
-// at the end, so a literal beyond the type of its neighbour may stand there; these ops look at its value,
-// which is the truncated one.
+// The reference ALU computes them, so folding and running agree by construction. Ring and bit operations
+// truncate at the end, so a literal beyond the type of its neighbour may stand there; kCommitOps look at its
+// value, which is the truncated one.
 constexpr OpSet kCommitOps = {Op::CmpLt, Op::CmpNe, Op::Max, Op::FloorDiv, Op::FloorMod};
 UOp commit_literal(const Match& m) {
   const UOp& u = m.root();
@@ -131,9 +130,8 @@ constexpr auto kFoldRules = rules(
          fn(constant_to_the_right)));
 
 // ---- identities
-// ----------------------------------------------------------------------------------------------------- x+0
-// of floats turns -0 into itself instead of +0; everything else is exact for every value. x*0 and x-x are
-// left alone for floats, where x may be infinite or NaN.
+// Exact for every value, but that x+0 of floats leaves -0 as it is. x*0 and x-x are left alone for floats,
+// where x may be infinite or NaN. A value that is undefined, as x//x at 0, may become any.
 UOp clears_low_bits(const Match& m) {
   // (x & c0) >> c1 with a mask that is all ones from bit c1 up
   const UOp& u = m.root();
@@ -163,6 +161,7 @@ constexpr auto kIdentityRules =
           rule((x & c0) >> c1, fn(clears_low_bits)), rule((x & c0) / c1, fn(clears_low_bits)));
 
 // ---- booleans
+// A bool is 0 or 1, so arithmetic on bools is logic; the truth tables are the proof.
 UOp compare_number_of_bool(const Match& m) {
   const Scalar v = cast_scalar(m[c0].value(), join(m.root().src(0).dtype(), m[c0].dtype()));
   if (v.equals(0)) return m.fit(m[x]);
@@ -206,14 +205,15 @@ constexpr auto kCastRules = rules(rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), 
                                        })));
 
 // ---- Where
+// Both sides choose the same branch for every value of the conditions.
 constexpr auto kWhereRules =
     rules(rule(where(x, y, y), y), rule(where(a, where(b, c, d), d), where(a& b, c, d)),
           rule(where(a, c, where(b, c, d)), where(a | b, c, d)),
           rule(where(!bx, y, z), where(x, z, y)).when([](const Match& m) { return !m[z].is_invalid(); }));
 
 // ---- structure
-// ------------------------------------------------------------------------------------------------------ A
-// Range over one value is a constant, and then no loop is left to close.
+// What has no effect goes: loops over one value, whose Range is a constant by now, effects that are none,
+// stores of what is there already. Lanes are picked where they are known.
 UOp drop_constant_ranges(const Match& m) {
   const UOp& u = m.root();
   SmallVec<UOp, 8> srcs{u.src(0)};
@@ -289,9 +289,8 @@ constexpr auto kBoundsRules =
           rule(maximum(x, y).dtypes(is_exact), fn(larger_by_bounds)));
 
 // ---- integers modulo 2^n
-// -------------------------------------------------------------------------------------------- Typed integers
-// are a ring, with wrapping: like terms combine and constants gather on the right. weakint, which is exact,
-// has normal forms instead.
+// Typed integers are a ring, with wrapping: like terms combine and constants gather on the right. weakint,
+// which is exact, has normal forms instead.
 constexpr auto kRingRules = rules(
     rule((x + x).dtypes(is_typed_int), x * 2), rule((x * c0 + x * c1).dtypes(is_typed_int), x*(c0 + c1)),
     rule(either_order(x + x * c0).dtypes(is_typed_int), x*(c0 + 1)),
@@ -305,8 +304,7 @@ constexpr auto kRingRules = rules(
     rule(either_order((x * c0) * y).dtypes(is_typed_int), (x * y) * c0));
 
 // ---- narrow arithmetic
-// ---------------------------------------------------------------------------------------------- 64-bit
-// arithmetic on widened 32-bit values is done in 32 bits where its bounds say that nothing wraps.
+// 64-bit arithmetic on widened 32-bit values is done in 32 bits where its bounds say that nothing wraps.
 constexpr OpSet kNarrowOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod};
 UOp narrow_to_32_bits(const Match& m) {
   const UOp& u = m.root();
@@ -326,6 +324,7 @@ constexpr auto kNarrowRules =
           rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
 
 // ---- associative constants
+// These ops are associative on every value of every type, so two constants may meet.
 constexpr auto kTwoStageRules =
     rules(rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)),
           rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)), rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
@@ -351,8 +350,8 @@ constexpr auto kFloatRules =
           }));
 
 // ---- powers
-// A small constant exponent is multiplications; halves are square roots. Negative ones go through the
-// reciprocal.
+// A small constant exponent is multiplications, halves are square roots, negative ones go through the
+// reciprocal: the same real number, rounded in other places.
 UOp power_by_squaring(const UOp& x, int n) {
   UOp result, square = x;
   for (; n > 0; n >>= 1) {
@@ -387,8 +386,9 @@ constexpr auto kPowRules =
     rules(rule(pow(x, c0), fn(pow_of_constant_exponent)), rule(pow(c0, x).dtypes(is_float), fn(pow_of_two)));
 
 // ---- exact index arithmetic
-// ----------------------------------------------------------------------------------------- Typed integers
-// computed from indices are computed as indices, where nothing wraps, so that they are seen through.
+// weakint is a ring without wrapping, so sums and products have one normal form and division is the floor of
+// the rational number; linear_terms, divmod and comparison prove their steps. Typed integers computed from
+// indices are computed as indices, where bounds say that nothing wraps, so that they are seen through.
 constexpr OpSet kLiftedOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe};
 constexpr auto kIndexRules =
     rules(rule((x + y).dtype(DType::WeakInt),
@@ -413,8 +413,8 @@ constexpr auto kIndexRules =
           rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
 // ---- selections
-// ----------------------------------------------------------------------------------------------------- Below
-// c ? t : f, c is true in t and false in f.
+// Below c ? t : f, c is true in t and false in f; what two selections of one condition make is selected by
+// it.
 constexpr OpSet kMergedOps = {Op::Add, Op::Mul, Op::Max,      Op::And,
                               Op::Or,  Op::Xor, Op::FloorDiv, Op::FloorMod};
 UOp merge_selects_in_sum(const Match& m) {
@@ -436,6 +436,7 @@ constexpr auto kSelectRules =
           rule((x & y).dtype(DType::Bool), fn(conjoin_by_gate)), rule(where(c, x, y), fn(assume_condition)));
 
 // ---- lanes
+// Lanes of one scalar, written out: kernels hold no Expand.
 UOp stack_of_copies(const Match& m) {
   const UOp &u = m.root(), &x = u.src(0);
   if (u.ndim() != 1 || x.ndim() != 0 || !u.shape()[0].is_const()) return {};

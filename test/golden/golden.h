@@ -30,7 +30,6 @@ std::string to_text(const GoldenValue& v);
 std::string diff(std::string_view expected, std::string_view actual);
 
 // ---- rows
-// -----------------------------------------------------------------------------------------------------------
 
 // Value of an expression where its variables and Ranges have the values of `names`, in that order. Empty
 // where it has none: a division by zero, an overflow of weakint. UserError for nodes that are no scalar
