@@ -1,57 +1,13 @@
 #include "property/generator.h"
 
+#include "property/numbers.h"
+
 #include <algorithm>
 #include <string>
 #include <unordered_map>
 
 namespace lathe::test {
 namespace {
-
-constexpr int64_t k31 = int64_t{1} << 31, k62 = int64_t{1} << 62;
-// Positive, negative and of both signs, single, at the ends of 32 bits and near 2^62.
-constexpr std::pair<int64_t, int64_t> kBoxes[] = {{0, 1},
-                                                  {0, 2},
-                                                  {0, 3},
-                                                  {0, 3},
-                                                  {0, 5},
-                                                  {0, 7},
-                                                  {0, 8},
-                                                  {0, 15},
-                                                  {0, 31},
-                                                  {0, 63},
-                                                  {0, 100},
-                                                  {0, 511},
-                                                  {0, 1000},
-                                                  {1, 4},
-                                                  {1, 8},
-                                                  {2, 5},
-                                                  {3, 12},
-                                                  {-3, 4},
-                                                  {-5, 5},
-                                                  {-10, -3},
-                                                  {-1, 0},
-                                                  {-8, -1},
-                                                  {-20, 20},
-                                                  {7, 7},
-                                                  {0, 0},
-                                                  {-4, -4},
-                                                  {-100, 100},
-                                                  {0, k31 - 1},
-                                                  {0, k31},
-                                                  {-k31, k31 - 1},
-                                                  {0, k62},
-                                                  {-k62, k62},
-                                                  {k31 - 5, k31 + 5},
-                                                  {k62 - 3, k62 + 4}};
-constexpr int64_t kDivisors[] = {1, 2,  2,  3,  3,  4,  4,  5,  6,  7,   8,  8,
-                                 9, 12, 14, 15, 16, 24, 32, 49, 64, 100, 512};
-constexpr int64_t kRareDivisors[] = {-1, -2, -3, -4, -6, -7, -12, k31, k31 - 1, k62, -k31, 1000003};
-constexpr int64_t kFactors[] = {1, 1, 1, 1, 2, 3, 4, 4, 6, 8, 12, 16, 24, 32, 49, -1, -1, -2, -3, -4, -8};
-constexpr int64_t kConstants[] = {0,  0,   1,   1,   2,    3,   4,   5,       7,   8,    11, 12,
-                                  16, 31,  32,  63,  100,  512, -1,  -1,      -2,  -3,   -4, -7,
-                                  -8, -13, -31, -64, -100, 255, 256, k31 - 1, k31, -k31, k62};
-constexpr double kReals[] = {0.0, 1.0, -1.0, 2.0, 0.5, 4.0, -2.0, 0.25, 3.0, 1.5, -0.5, 0.1};
-constexpr int64_t kEnds[] = {1, 2, 3, 4, 5, 8, 16, 49, 64};
 
 UOp number(int64_t v) { return constant(Scalar(v)); }
 
@@ -234,8 +190,31 @@ UOp Generator::nested_division(int depth) {
   }
 }
 
+// A place in an array of one shape, found again in another shape: the pieces of a number of mixed radix.
+UOp Generator::reshaped() {
+  constexpr int64_t kSizes[] = {2, 2, 3, 4, 4, 5, 6, 7, 8, 16, 28};
+  UOp flat;
+  int64_t total = 1;
+  for (size_t n = 2 + random_.below(3); n > 0; n--) {
+    const int64_t size = random_.pick(kSizes);
+    const UOp leaf = index_leaf(), place = random_.one_in(2) ? leaf % size : leaf;
+    flat = flat ? flat * size + place : place;
+    total *= size;
+  }
+  if (random_.one_in(3)) flat = flat + index_constant();
+  UOp out;
+  for (int64_t stride = 1; stride < total;) {
+    const int64_t size = random_.pick(kSizes), factor = random_.one_in(2) ? stride : random_.pick(kFactors);
+    const UOp place = stride * size >= total ? flat / stride : flat / stride % size;
+    out = out ? out + place * factor : place * factor;
+    stride *= size;
+  }
+  return random_.one_in(3) ? where(lt(out, total), out, index_leaf()) : out;
+}
+
 // The pieces of a number, put together again or nearly so.
 UOp Generator::recombined(int depth) {
+  if (random_.one_in(4)) return reshaped();
   const UOp x = random_.one_in(2) ? index_leaf() : sum(depth - 1);
   const int64_t d = random_.pick(kDivisors), e = random_.pick(kDivisors), m = random_.pick(kFactors);
   const UOp low = x % d, high = random_.one_in(2) ? x / d : (x / d) % e;
@@ -349,151 +328,6 @@ UOp Generator::condition(int depth) {
     case 7: return clauses(depth);
     default: return comparison(depth);
   }
-}
-
-// ---- typed values
-
-UOp Generator::typed_leaf(DType d) {
-  if (random_.one_in(4)) {  // a literal, weak or typed, or beyond the type
-    if (is_float(d))
-      return random_.one_in(2) ? constant(Scalar(random_.pick(kReals))) : constant(d, random_.pick(kReals));
-    if (is_bool(d)) return constant(Scalar(random_.one_in(2)));
-    const int64_t v = random_.pick(kConstants);
-    return random_.one_in(3) ? constant(d, Scalar(v)) : number(v);
-  }
-  if (!is_float(d) && random_.one_in(4)) return cast(indices_[random_.below(indices_.size())], d);
-  const char name = static_cast<char>('s' + random_.below(3));
-  const std::string full = std::string(1, name) + std::to_string(static_cast<int>(d));
-  switch (d) {
-    case DType::Bool: return bools_[random_.below(2)];
-    case DType::Float32: return name == 's' ? variable(full, -4, 4, d) : variable(full, 1, 9, d);
-    case DType::UInt8: return name == 's' ? variable(full, 0, 255, d) : variable(full, 0, 9, d);
-    case DType::Int64: return name == 's' ? variable(full, -k62, k62, d) : variable(full, -9, 100, d);
-    default:
-      return name == 's' ? variable(full, -k31, k31 - 1, d) : variable(full, name == 't' ? 0 : -9, 50, d);
-  }
-}
-
-UOp Generator::typed(DType d, int depth) {
-  if (is_bool(d)) return typed_condition(depth);
-  return is_float(d) ? real(depth) : typed_int(d, depth);
-}
-
-UOp Generator::typed_int(DType d, int depth) {
-  if (depth <= 0 || random_.one_in(8)) return typed_leaf(d);
-  constexpr DType kTypes[] = {DType::Int32, DType::Int64, DType::UInt8, DType::Float32, DType::Bool};
-  auto operand = [&] { return typed_int(d, depth - 1); };
-  // At least one side of the type.
-  auto anchored = [&] { return cast(operand(), d); };
-  auto literal = [&] {
-    return random_.one_in(3) ? constant(d, Scalar(random_.pick(kConstants))) : index_constant();
-  };
-  switch (random_.below(20)) {
-    case 0:
-    case 1: return anchored() + operand();
-    case 2: return anchored() + literal();
-    case 3: return anchored() * operand();
-    case 4: return anchored() * literal();
-    case 5: return maximum(anchored(), operand());
-    case 6: return minimum(anchored(), operand());
-    case 7: return anchored() / number(divisor());
-    case 8: return anchored() % number(divisor());
-    case 9: return anchored() / operand();
-    case 10: return anchored() & literal();
-    case 11: return anchored() | operand();
-    case 12: return anchored() ^ operand();
-    case 13: return anchored() << number(random_.between(0, 9));
-    case 14: return (anchored() & literal()) >> number(random_.between(0, 9));
-    case 15: return cast(typed(random_.pick(kTypes), depth - 1), d);
-    case 16: return cast(index(depth - 1), d);
-    case 17: {
-      const UOp x = anchored();
-      return x * number(random_.pick(kFactors)) +
-             (random_.one_in(2) ? x : operand() * number(random_.pick(kFactors)));
-    }
-    case 18: {
-      const UOp c = typed_condition(depth - 2);
-      return where(c, anchored(), literal()) + where(c, operand(), literal());
-    }
-    default: return where(typed_condition(depth - 1), anchored(), operand());
-  }
-}
-
-UOp Generator::real(int depth) {
-  constexpr DType d = DType::Float32;
-  if (depth <= 0 || random_.one_in(8)) return cast(typed_leaf(d), d);
-  auto literal = [&] { return constant(Scalar(random_.pick(kReals))); };
-  switch (random_.below(12)) {
-    case 0: return real(depth - 1) + real(depth - 1);
-    case 1: return real(depth - 1) * real(depth - 1);
-    case 2:
-    case 3: return real(depth - 1) * literal();
-    case 4: return real(depth - 1) + literal();
-    case 5: return maximum(real(depth - 1), real(depth - 1));
-    case 6: return -real(depth - 1);
-    case 7: return alu(Op::Reciprocal, {real(depth - 1) * literal()});
-    case 8: return cast(typed_int(random_.one_in(2) ? DType::Int32 : DType::UInt8, depth - 1), d);
-    case 9: return alu(Op::Trunc, {real(depth - 1)});
-    case 10: return cast(cast(real(depth - 1), random_.one_in(2) ? DType::Float64 : DType::Float16), d);
-    default: return where(typed_condition(depth - 1), real(depth - 1), literal());
-  }
-}
-
-UOp Generator::typed_condition(int depth) {
-  if (depth <= 0) return bools_[random_.below(2)];
-  constexpr DType kTypes[] = {DType::Int32, DType::Int64, DType::UInt8, DType::Float32};
-  const DType d = random_.pick(kTypes);
-  auto literal = [&] { return is_float(d) ? constant(Scalar(random_.pick(kReals))) : index_constant(); };
-  switch (random_.below(11)) {
-    case 0: return typed_condition(depth - 1) & typed_condition(depth - 1);
-    case 1: return typed_condition(depth - 1) | typed_condition(depth - 1);
-    case 2: return logical_not(typed_condition(depth - 1));
-    case 3: return maximum(typed_condition(depth - 1), typed_condition(depth - 1));
-    case 4: return typed_condition(depth - 1) ^ typed_condition(depth - 1);
-    case 5: return cast(cast(typed(d, depth - 1), d), DType::Bool);
-    case 6: return ne(cast(typed(d, depth - 1), d), literal());
-    case 7: return lt(literal(), cast(typed(d, depth - 1), d));
-    case 8: return ne(cast(typed_condition(depth - 1), d), literal());
-    case 9: return lt(cast(typed(d, depth - 1), d), typed(d, depth - 1));
-    default: return lt(cast(typed(d, depth - 1), d), literal());
-  }
-}
-
-// ---- another order
-
-UOp reorder_randomly(const UOp& root, Random& random) {
-  constexpr OpSet kAssociated = {Op::Add, Op::Mul, Op::And, Op::Or, Op::Max};
-  std::unordered_map<const Node*, UOp> done;
-  for (const UOp& u : toposort(root)) {
-    std::vector<UOp> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.node()));
-    if (!has_flag(u.op(), kCommutative)) {
-      done.emplace(u.node(), srcs.empty() ? u : u.with_srcs(srcs));
-      continue;
-    }
-    if (kAssociated.contains(u.op()) && !is_float(u.dtype())) {
-      std::vector<UOp> terms;
-      while (!srcs.empty()) {
-        const UOp s = srcs.back();
-        srcs.pop_back();
-        // Operands of other dtypes would meet in another one.
-        if (s.op() == u.op() && s.dtype() == u.dtype() && s.src(0).dtype() == u.dtype() &&
-            s.src(1).dtype() == u.dtype())
-          srcs.insert(srcs.end(), s.srcs().begin(), s.srcs().end());
-        else
-          terms.push_back(s);
-      }
-      srcs = std::move(terms);
-    }
-    while (srcs.size() > 1) {
-      for (size_t i = 0; i < 2; i++) std::swap(srcs[i], srcs[i + random.below(srcs.size() - i)]);
-      const UOp joined = alu(u.op(), {srcs[0], srcs[1]});
-      srcs.erase(srcs.begin());
-      srcs[0] = joined;
-    }
-    done.emplace(u.node(), srcs[0]);
-  }
-  return done.at(root.node());
 }
 
 }  // namespace lathe::test

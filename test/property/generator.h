@@ -32,6 +32,7 @@ class Generator {
   UOp sum(int depth);
   UOp divided(int depth);
   UOp nested_division(int depth);
+  UOp reshaped();
   UOp recombined(int depth);
   UOp by_symbol(int depth);
   UOp selected(int depth);

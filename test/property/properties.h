@@ -25,7 +25,7 @@ using Simplifier = std::function<UOp(const UOp&)>;
 struct CheckOptions {
   Simplifier simplify;
   uint64_t seed = 0;      // of the points and of the other order
-  size_t points = 32;     // at most
+  size_t points = 48;     // at most
   bool each_rule = true;  // check every application of a rule
   bool order = true;      // check Order
   int reorderings = 1;    // tried for Order
