@@ -63,7 +63,11 @@ UOp merge_selects(const Match& m) {
   const bool both_false = a.src(2).is_const() && b.src(2).is_const();
   if (!both_true && !both_false) return {};
   if (a.src(2).is_invalid() || b.src(2).is_invalid()) return {};
-  return m.fit(where(a.src(0), alu(u.op(), {a.src(1), b.src(1)}), alu(u.op(), {a.src(2), b.src(2)})));
+  // Weak branches are committed first, each at the type of its selection.
+  const auto merged = [&](size_t i) {
+    return alu(u.op(), {cast(a.src(i), a.dtype()), cast(b.src(i), b.dtype())});
+  };
+  return m.fit(where(a.src(0), merged(1), merged(2)));
 }
 
 UOp merge_select_terms(const UOp& sum) {

@@ -171,9 +171,10 @@ Value value_of(const UOp& u, const Value* const* srcs) {
   if (is_bool(u.dtype()) && (u.op() == Op::And || u.op() == Op::Or)) {
     const Scalar decides(u.op() == Op::Or);
     for (size_t i = 0; i < 2; i++)
-      if (!*srcs[i] && *srcs[1 - i] && !(*srcs[1 - i])->is_invalid() && (*srcs[1 - i])->equals(decides))
-        return decides;
+      if (!*srcs[i] && *srcs[1 - i] && (*srcs[1 - i])->equals(decides)) return decides;
   }
+  for (size_t i = 0; i < n; i++)
+    if (*srcs[i] && (*srcs[i])->is_invalid()) return *srcs[i];
   Scalar values[3];
   for (size_t i = 0; i < n; i++) {
     if (!*srcs[i]) return {};

@@ -344,3 +344,14 @@ TEST_CASE("Invalid in a branch leaves the dtype alone") {
   CHECK(simplify(bitcast(where(c, x, invalid()), DType::Int8)).src(2).is_invalid());
   CHECK(simplify(bitcast(where(constant(false), x, invalid()), DType::Int8)).is_invalid());
 }
+
+TEST_CASE("branches that meet are rounded to the type of their selections first") {
+  const UOp c = variable("c", 0, 1, DType::Bool);
+  const UOp f = where(c, constant(DType::Float32, 1.0), constant(0.1));
+  const Scalar tenth = cast_scalar(Scalar(0.1), DType::Float32);
+  const UOp square = simplify(f * f);
+  REQUIRE(square.op() == Op::Where);
+  CHECK(square.src(2).value() == cast_scalar(Scalar(tenth.as_double() * tenth.as_double()), DType::Float32));
+  const UOp i = where(c, constant(DType::UInt8, 9), constant(300));
+  CHECK(simplify(i / where(c, constant(DType::UInt8, 2), constant(5))).src(2).is_const(Scalar(8)));
+}
