@@ -13,6 +13,21 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+// Of a smaller expression, looked at more closely: often it is a rule that shows first, then.
+std::string small_report(const UOp& u, Failure failure, CheckOptions options) {
+  options.each_rule = true;
+  options.points = 400;
+  options.reorderings = 8;
+  options.order = failure.property == Property::Order;
+  if (auto closer = check(u, options)) failure = *closer;
+  const UOp small = shrink(u, [&](const UOp& v) {
+    const auto f = check(v, options);
+    return f && f->same_kind(failure);
+  });
+  if (auto f = check(small, options)) failure = *f;
+  return report(small, failure, options);
+}
+
 }  // namespace
 
 RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier, double tolerance) {
@@ -24,28 +39,17 @@ RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier
   for (uint64_t i = first; i < last; i++) {
     Generator generator(theme, Random(seed, i));
     const UOp u = generator.expression();
-    CheckOptions options{
+    const CheckOptions options{
         .simplify = simplifier, .seed = seed * 1000003 + i, .each_rule = i % 4 == 0, .tolerance = tolerance};
-    std::optional<Failure> failure = check(u, options);
+    const std::optional<Failure> failure = check(u, options);
     result.expressions++;
     if (!failure) continue;
     if (failure->property == Property::Order && !std::getenv("PROPERTY_ORDER")) {
       result.order_differs++;
       continue;
     }
-    options.each_rule = true;
-    options.points = 400;
-    options.reorderings = 8;
-    // The first failure that shows under closer inspection: often the rule.
-    options.order = failure->property == Property::Order;
-    if (auto closer = check(u, options)) failure = closer;
-    const UOp small = shrink(u, [&](const UOp& v) {
-      const auto f = check(v, options);
-      return f && f->same_kind(*failure);
-    });
-    if (auto f = check(small, options)) failure = f;
     std::string text = fmt::format("PROPERTY_SEED={} PROPERTY_FIRST={} PROPERTY_COUNT=1: {}", seed, i,
-                                   report(small, *failure, options));
+                                   small_report(u, *failure, options));
     if (goes_on) {
       std::printf("%s\n", text.c_str());
       std::fflush(stdout);

@@ -14,12 +14,13 @@ inline constexpr size_t kSlowdown = 1;
 
 struct RunResult {
   size_t expressions = 0;
-  size_t order_differs = 0;  // Order failures, which do not end a run
+  size_t order_differs = 0;  // results that depend on the order of construction, which end no run
   std::string failure;       // report of the first failure, made small; empty when there is none
 };
 
 // PROPERTY_SEED and PROPERTY_COUNT in the environment replace seed and count, PROPERTY_FIRST=n starts with
-// expression n, to see one of them again.
+// expression n, to see one of them again. PROPERTY_ALL goes on after a failure and prints each,
+// PROPERTY_ORDER makes failures of Order ones.
 RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier, double tolerance = 0);
 
 }  // namespace lathe::test

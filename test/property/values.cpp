@@ -61,8 +61,7 @@ Points::Points(const std::vector<UOp>& roots, Random random, size_t most) {
     for (const UOp& u : toposort(root))
       if (is_variable(u) && position_.emplace(u.node(), leaves_.size()).second) leaves_.push_back(u);
   values_.resize(leaves_.size());
-  complete_ = enumerate(most);
-  if (!complete_) sample(random, most);
+  if (!enumerate(most)) sample(random, most);
 }
 
 const std::vector<Scalar>* Points::values(const UOp& leaf) const {

@@ -20,8 +20,6 @@ class Points {
  public:
   Points(const std::vector<UOp>& roots, Random random, size_t most);
   size_t size() const { return n_; }
-  bool complete() const { return complete_; }  // all points of the box
-  const std::vector<UOp>& leaves() const { return leaves_; }
   const std::vector<Scalar>* values(const UOp& leaf) const;  // one a point; null when it is no leaf
   std::string text(size_t point) const;                      // "a=3 r0=1"
   UOp substituted(const UOp& u, size_t point) const;         // numbers in place of the leaves
@@ -33,7 +31,6 @@ class Points {
   std::unordered_map<const Node*, size_t> position_;
   std::vector<std::vector<Scalar>> values_;
   size_t n_ = 0;
-  bool complete_ = false;
 };
 
 // Every node's value at every point. Values are scalars or vectors of shape (n,). Where takes the value of
