@@ -74,10 +74,11 @@ void check_position(const SInt& i, const Tensor& x, size_t axis) {
   if (!x.shape()[axis].is_const()) return;
   const int64_t size = x.shape()[axis].value();
   const int64_t lowest = i.is_const() ? -size : 0;
-  const Bounds& b = i.uop().bounds();
+  const UOp position = i.uop();
+  const Bounds& b = position.bounds();
   if (b.lo.less(Scalar(size)) && !b.hi.less(Scalar(lowest))) return;
   index_error("index={} is out of bounds with size={}: axis {} of a {} tensor of shape {}{}",
-              expression(i.uop()), size, axis, dtype_text(x.dtype()), lathe::to_string(x.shape()),
+              expression(position), size, axis, dtype_text(x.dtype()), lathe::to_string(x.shape()),
               size ? fmt::format(" allows {}..{}", lowest, size - 1) : "");
 }
 

@@ -186,8 +186,8 @@ class Tensor {
 
   // ---- indexing (index.cpp) ----
   // `t.at(1, Slice{2, none, -1}, ellipsis, newaxis, tensor)`; IndexError for a number that is no position of
-  // its axis. Integer tensors gather: negative elements count from the end of the axis, and where one is
-  // outside nothing is read and the result is 0.
+  // its axis. Integer tensors and lists gather: negative elements count from the end of the axis, and where
+  // one is outside nothing is read and the result is 0.
   template <class... I>
   Tensor at(const I&... indices) const;
   Tensor index(const std::vector<TensorIndex>& indices) const;

@@ -91,7 +91,7 @@ TEST_CASE("movement") {
   check_error(Kind::Value, "invalid shrink [0, 3)" + of_a, [&] { a.shrink({{0, 3}}); });
   check_error(Kind::Value, "invalid shrink [-1, 1)" + of_a, [&] { a.shrink({{-1, 1}}); });
   check_error(Kind::Value, "invalid shrink [2, 1)" + of_a, [&] { a.shrink({{2, 1}}); });
-  check_error(Kind::Value, "invalid shrink [v, v+1)" + of_a, [&] {
+  check_error(Kind::Value, "invalid shrink [v, (v+1))" + of_a, [&] {
     const SInt v(variable("v", 2, 5));
     a.shrink({{v, v + 1}});
   });

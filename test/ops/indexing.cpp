@@ -124,6 +124,10 @@ Rows gathers() {
           [](A x) { return Array({3}, {x.at(2, 1), x.at(0, 3), x.at(2, 0)}); })
           .exact(),
       Row(
+          "index: a list outside reads zero", {in({3})}, [](T x) { return x.index({{2, 3, -1, -4}}); },
+          [](A x) { return Array({4}, {x.at(2), 0.0, x.at(2), 0.0}); })
+          .exact(),
+      Row(
           "index: positions of other dtypes",
           {in({5}), in({3}).range(0, 4).of(DType::UInt8), in({3}).range(-5, 4).of(DType::Int64)},
           [](T x, T i, T j) { return Tensors{x.at(i), x.at(j)}; },
