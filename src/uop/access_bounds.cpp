@@ -52,7 +52,8 @@ class Extent {
     Unchecked,  // bits are reinterpreted
   };
 
-  Extent(const UOp& index, std::span<const UOp> clauses) : clauses_(clauses) {
+  Extent(const UOp& index, std::span<const UOp> clauses, int64_t most_points)
+      : clauses_(clauses), points_left_(most_points) {
     std::optional<LinearSum> sum = LinearSum::of(index);
     if (!sum) sum = LinearSum{{{index, 1}}, 0};
     SmallVec<UOp, 8> roots(clauses.begin(), clauses.end());
@@ -350,7 +351,7 @@ class Extent {
   std::vector<Scalar> at_least_, at_most_;
 
   Verdict verdict_ = Verdict::Exact;
-  int64_t points_left_ = kMaxPoints;
+  int64_t points_left_;
   int128 lo_ = 0, hi_ = 0;
   std::string lo_point_, hi_point_;
 };
@@ -387,7 +388,7 @@ void check_scalar(Access a, bool must_prove) {
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   if (const UOp* mask = scattered_mask(toposort(a.index, [](const UOp& u) { return !spec_is_address(u); })))
     refuse(a, gate, fmt::format("mask {} unsupported, only 2^k-1 and -2^k", mask->value().to_string()));
-  const Extent extent(a.index, {clauses.data(), clauses.size()});
+  const Extent extent(a.index, {clauses.data(), clauses.size()}, must_prove ? kMaxPoints : kTrials);
   if (extent.verdict() == Extent::Verdict::Never || extent.verdict() == Extent::Verdict::Unchecked) return;
   const bool above = extent.hi() > a.limit;
   if (above || extent.lo() < 0) {
