@@ -1,10 +1,12 @@
 #include "schedule/schedule.h"
 
+#include "base/knobs.h"
 #include "schedule/assign_ranges.h"
 #include "schedule/assignments.h"
 #include "schedule/build_kernels.h"
 #include "schedule/order.h"
 #include "schedule/prepare.h"
+#include "uop/spec.h"
 
 namespace lathe {
 namespace {
@@ -37,7 +39,12 @@ bool needs_kernel(const UOp& base) {
 
 Schedule make_schedule(std::span<const UOp> roots) {
   const Wanted wanted = wanted_nodes(roots);
-  const UOp prepared = prepare(simplify_assignments(forward_constants(sink(wanted.nodes)), wanted.n_roots));
+  const UOp given = sink(wanted.nodes);
+  const UOp prepared = prepare(simplify_assignments(forward_constants(given), wanted.n_roots));
+  if (knob(Knob::SPEC)) {
+    verify(given, SpecLevel::Tensor, "building the graph");
+    verify(prepared, SpecLevel::Tensor, "prepare");
+  }
   std::vector<UOp> bases, empty;
   for (const UOp& p : prepared.srcs()) {
     UOp base = strip_views(p);
@@ -50,6 +57,9 @@ Schedule make_schedule(std::span<const UOp> roots) {
                                           : new_buffer(base.shape(), base.dtype(), base.device()));
   Schedule out;
   out.kernels = order_kernels(std::move(draft.kernels));
+  if (knob(Knob::SPEC))
+    for (const ScheduledKernel& k : out.kernels)
+      if (!k.is_copy()) verify(k.body, SpecLevel::Kernel, "build_kernels");
   for (size_t i = 0; i < wanted.nodes.size(); i++) {
     const UOp& p = prepared.src(i);
     const UOp base = strip_views(p);
