@@ -157,7 +157,7 @@ std::optional<Failure> check_all(const UOp& u, const CheckOptions& options) {
     return Failure{Property::Value, "", what};
   if (std::string what = outside_bounds(after, points); !what.empty())
     return Failure{Property::Bounds, "", "of the result: " + what};
-  if (const UOp again = options.simplify(simple); !(again == simple))
+  if (const UOp again = (options.again ? options.again : options.simplify)(simple); !(again == simple))
     return Failure{Property::Idempotent, "", fmt::format("{} gives {}", infix(simple), infix(again))};
   if (auto failure = check_substitution(before, after, points, options)) return failure;
   return options.order ? check_order(u, simple, options) : std::nullopt;

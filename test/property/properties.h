@@ -24,6 +24,7 @@ using Simplifier = std::function<UOp(const UOp&)>;
 
 struct CheckOptions {
   Simplifier simplify;
+  Simplifier again = {};  // for Idempotent, where `simplify` would look up that it is done; default: simplify
   uint64_t seed = 0;      // of the points and of the other order
   size_t points = 48;     // at most
   bool each_rule = true;  // check every application of a rule

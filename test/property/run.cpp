@@ -1,6 +1,8 @@
 #include "property/run.h"
 
 #include "property/shrink.h"
+#include "uop/rewrite.h"
+#include "uop/simplify.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +13,12 @@ namespace {
 uint64_t from_environment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+// `simplify` without what it notes on nodes about earlier runs.
+UOp simplify_afresh(const UOp& u) {
+  static const Matcher<UOp> rules({symbolic_rule_set()});
+  return graph_rewrite(u, rules);
 }
 
 // Of a smaller expression, looked at more closely: often it is a rule that shows first, then.
@@ -40,7 +48,11 @@ RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier
     Generator generator(theme, Random(seed, i));
     const UOp u = generator.expression();
     const CheckOptions options{
-        .simplify = simplifier, .seed = seed * 1000003 + i, .each_rule = i % 4 == 0, .tolerance = tolerance};
+        .simplify = simplifier,
+        .again = theme == Theme::Index || theme == Theme::Typed ? simplify_afresh : Simplifier(),
+        .seed = seed * 1000003 + i,
+        .each_rule = i % 4 == 0,
+        .tolerance = tolerance};
     const std::optional<Failure> failure = check(u, options);
     result.expressions++;
     if (!failure) continue;
