@@ -31,8 +31,6 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int number() const { return number_; }
-  // Close errors count when writing: a network file system may report a full disk only here.
-  int close() { return ::close(std::exchange(number_, -1)); }
 
  private:
   int number_;
@@ -107,22 +105,45 @@ void FileWriter::write_through(std::span<const std::byte> bytes) {
   }
 }
 
-void write_file_atomically(const std::string& path, FunctionRef<void(FileWriter&)> writer) {
+namespace {
+
+std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
-  std::string temporary = fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file.number() < 0) file_error("create", temporary, errno);
-  try {
-    FileWriter out(file.number(), path);
-    writer(out);
-    out.flush();
-    if (::fsync(file.number()) != 0) file_error("sync", path, errno);
-    if (file.close() != 0) file_error("write", path, errno);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) file_error("replace", path, errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  return fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
+}
+
+int create_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) file_error("create", path, errno);
+  return descriptor;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)),
+      temporary_(temporary_name(path_)),
+      descriptor_(create_file(temporary_)),
+      out_(descriptor_, path_) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::commit() {
+  out_.flush();
+  if (::fsync(descriptor_) != 0) file_error("sync", path_, errno);
+  // Close errors count: a network file system may report a full disk only here.
+  if (::close(std::exchange(descriptor_, -1)) != 0) file_error("write", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) file_error("replace", path_, errno);
+  temporary_.clear();
+}
+
+void write_file_atomically(const std::string& path, FunctionRef<void(FileWriter&)> writer) {
+  AtomicFile file(path);
+  writer(file.out());
+  file.commit();
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {

@@ -51,9 +51,24 @@ class FileWriter {
   std::vector<std::byte> buffer_;
 };
 
-// Writes a temporary file in the same folder, syncs it and renames it to `path`: readers see the old file or
-// the new one, never a part. When the writer throws, the old file stays, the temporary one goes and the error
-// passes on.
+// A file that is written under a temporary name in the same folder, `path`.PID.NUMBER.tmp. Until `commit`,
+// readers of `path` see the old file; a process that dies leaves the temporary one with what was flushed.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();  // removes the temporary file unless it was committed
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  FileWriter& out() { return out_; }
+  void commit();  // syncs it and renames it to `path`
+
+ private:
+  std::string path_, temporary_;
+  int descriptor_;
+  FileWriter out_;
+};
+
+// Writes an AtomicFile. When the writer throws, the old file stays and the error passes on.
 void write_file_atomically(const std::string& path, FunctionRef<void(FileWriter&)> writer);
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, std::string_view text);
