@@ -20,6 +20,7 @@
 #include "uop/access_bounds.h"
 #include "uop/gates.h"
 #include "uop/print.h"
+#include "uop/rewrite.h"
 #include "uop/simplify.h"
 
 #include <algorithm>
@@ -105,6 +106,7 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 
 LoweredKernel lower(const UOp& body, const Target& machine) {
   const Target target = without_emulated(machine);
+  TracedPass traced("lower", body);
   LoweredKernel out;
   ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
   out.work = estimate(body);
@@ -117,6 +119,7 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   prove_accesses(body, target);
   const UOp lowered = run_passes(optimised, target, kPasses);
   out.linear = linearize(lowered);
+  traced.finish(lowered);
   if (knob(Knob::SPEC)) verify(out.linear, "linearize");
   return out;
 }

@@ -4,6 +4,7 @@
 #include "base/knobs.h"
 #include "base/log.h"
 #include "uop/print.h"
+#include "uop/rewrite.h"
 
 namespace lathe {
 namespace {
@@ -22,7 +23,9 @@ UOp run_passes(const UOp& body, const Target& target, std::span<const Pass> pass
     if (!knob_str(Knob::PASS_OFF).empty() && is_off(p.name)) continue;
     ErrorContext context([&] { return fmt::format("running pass {}", p.name); });
     const double start = knob(Knob::PASS_TIME) ? now_seconds() : 0;
+    TracedPass traced(p.name, u);
     const UOp next = p.run(u, target);
+    traced.finish(next);
     if (knob(Knob::PASS_TIME)) debug_line("{:>10.1f} us  {}", (now_seconds() - start) * 1e6, p.name);
     if (knob(Knob::DEBUG) >= kShowPasses && !(next == u)) debug_line("--- {}\n{}", p.name, print(next));
     u = next;

@@ -81,7 +81,7 @@ class BodyMaker {
   }
 
   void finish(const UOp& effect, const std::vector<UOp>& loops) {
-    const UOp simple = graph_rewrite(effect, symbolic_rules());
+    const UOp simple = graph_rewrite(effect, symbolic_rules(), {.name = "simplify effect"});
     std::vector<UOp> order = loops;
     for (const UOp& u : toposort(simple))
       if (u.op() == Op::Range && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);

@@ -205,6 +205,12 @@ std::string print_head(const UOp& root, size_t n, const PrintOptions& options) {
   return out;
 }
 
+std::string print_arg(const UOp& u) {
+  std::string out;
+  Printer(PrintOptions{}).put_arg(out, u);
+  return out;
+}
+
 std::string print_node(const UOp& u) {
   auto head = [](const UOp& x) {
     return x.dtype() == DType::Void ? std::string(op_name(x.op()))
@@ -216,8 +222,7 @@ std::string print_node(const UOp& u) {
   for (size_t i = 0; i < std::min(u.n_srcs(), kMaxSources); i++) (out += i ? ", " : "") += head(u.src(i));
   if (u.n_srcs() > kMaxSources) out += fmt::format(", {} more", u.n_srcs() - kMaxSources);
   if (u.n_srcs()) out += ')';
-  Printer(PrintOptions{}).put_arg(out, u);
-  return out;
+  return out + print_arg(u);
 }
 
 }  // namespace lathe

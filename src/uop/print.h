@@ -36,6 +36,9 @@ std::string print(const UOp& root, const PrintOptions& options = {});
 std::string print_list(std::span<const UOp> list, const PrintOptions& options = {});
 // The first and last `n` lines with the numbers they have in print(root), and how many lines lie between.
 std::string print_head(const UOp& root, size_t n, const PrintOptions& options = {});
+// The arguments of one node as they stand in its line, with the blank before them: ` {slot=0}`, or "" for
+// none.
+std::string print_arg(const UOp& u);
 // One node, its sources only by kind: "Store (Index float, Const weakint)". For messages.
 std::string print_node(const UOp& u);
 

@@ -1,14 +1,21 @@
 #include "uop/rewrite.h"
 
 #include "base/knobs.h"
+#include "uop/trace.h"
 
 #include <algorithm>
 #include <chrono>
 
 namespace lathe {
 
+// 0 is a driver without the hook for tracers, which bench/trace_overhead compares with this one.
+#ifndef LATHE_TRACE_HOOK
+#define LATHE_TRACE_HOOK 1
+#endif
+
 namespace {
 
+constexpr bool kTraceHook = LATHE_TRACE_HOOK;
 std::atomic<RewriteTracer*> g_tracer{nullptr};
 
 // Rules may nest new work below what they make; only growth without end gets this many times deeper than
@@ -20,13 +27,24 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer) { return g_tracer.exchange(tracer); }
+RewriteTracer* rewrite_tracer() {
+  static const bool started = [] {
+    if (RewriteTracer* writer = trace_writer_of_knob()) g_tracer.store(writer, std::memory_order_release);
+    return true;
+  }();
+  return started ? g_tracer.load(std::memory_order_acquire) : nullptr;
+}
+
+RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer) {
+  rewrite_tracer();  // the knob is not read later, over what is set here
+  return g_tracer.exchange(tracer);
+}
 
 Rewriter::Rewriter(const Matcher<UOp>& rules, RewriteOptions options)
     : rules_(rules),
       options_(std::move(options)),
       match_(options_.ctx),
-      tracer_(g_tracer.load(std::memory_order_acquire)),
+      tracer_(kTraceHook ? rewrite_tracer() : nullptr),
       limit_(static_cast<uint32_t>(std::max(1, knob(Knob::REWRITE_LIMIT)))),
       needs_opening_(options_.bottom_up || options_.gate),
       fixed_point_bit_(needs_opening_ || options_.walk || options_.enter_calls || options_.ctx
@@ -41,7 +59,7 @@ UOp Rewriter::operator()(const UOp& root) {
     memo_ = FlatMap<const Node*, const UOp*>();
   }
   if (!tracer_ && is_fixed_point(root)) return root;
-  if (tracer_) tracer_->on_pass_begin(options_.name, root);
+  TracedPass pass(options_.name, root, kTraceHook ? tracer_ : nullptr);
   const auto [slot, fresh] = memo_.try_emplace(root.node(), nullptr);
   if (fresh) {
     root_ = keep(root);
@@ -51,7 +69,7 @@ UOp Rewriter::operator()(const UOp& root) {
   } else {
     result_ = memo_.at(slot).value;
   }
-  if (tracer_) tracer_->on_pass_end(options_.name, *result_);
+  pass.finish(*result_);
   return *result_;
 }
 
@@ -167,7 +185,7 @@ UOp Rewriter::rebuild(const UOp& u) const {
 UOp Rewriter::apply(const Matcher<UOp>& rules, const UOp& u) {
   match_.stopped_ = false;
   if (!rules.may_apply(u)) return {};
-  if (!tracer_) {
+  if (!kTraceHook || !tracer_) {
     UOp r = rules.rewrite(u, match_);
     n_rewrites_ += r ? 1 : 0;
     return r;

@@ -32,17 +32,41 @@ UOp graph_rewrite(const UOp& root, const Matcher<UOp>& rules, const RewriteOptio
 UOp graph_rewrite_bottom_up(const UOp& root, const Matcher<UOp>& rules, RewriteOptions options = {});
 
 // Sees every application of a rule in drivers started while it is set. One object serves all threads: members
-// may be called at the same time.
+// may be called at the same time, and must not throw.
 class RewriteTracer {
  public:
   virtual ~RewriteTracer() = default;
-  virtual void on_pass_begin(const char* pass, const UOp& root) = 0;
+  virtual void on_pass_begin(std::string_view pass, const UOp& root) = 0;
   // `nanoseconds`: matching, the rule function and building the replacement.
   virtual void on_match(const RuleInfo& rule, const UOp& before, const UOp& after, uint64_t nanoseconds) = 0;
-  virtual void on_pass_end(const char* pass, const UOp& result) = 0;  // not when an error ends the pass
+  virtual void on_pass_end(std::string_view pass, const UOp& result) = 0;  // null: an error ended the pass
 };
-// Null for none. Returns the tracer it replaces, which may still be running in other threads.
+// Null for none, which is what there is unless the knob TRACE names a file (uop/trace.h).
+RewriteTracer* rewrite_tracer();
+// Returns the tracer it replaces, which may still be running in other threads.
 RewriteTracer* set_rewrite_tracer(RewriteTracer* tracer);
+
+// What runs in its scope is one pass to the tracer, with the passes it starts inside.
+class [[nodiscard]] TracedPass {
+ public:
+  TracedPass(std::string_view name, const UOp& root, RewriteTracer* tracer = rewrite_tracer())
+      : tracer_(tracer), name_(name) {
+    if (tracer_) tracer_->on_pass_begin(name_, root);
+  }
+  ~TracedPass() {
+    if (tracer_) tracer_->on_pass_end(name_, {});
+  }
+  TracedPass(const TracedPass&) = delete;
+  TracedPass& operator=(const TracedPass&) = delete;
+  void finish(const UOp& result) {
+    if (tracer_) tracer_->on_pass_end(name_, result);
+    tracer_ = nullptr;
+  }
+
+ private:
+  RewriteTracer* tracer_;
+  std::string_view name_;
+};
 
 // A rewrite whose results are shared by several roots: what graph_rewrite runs, for one root.
 class Rewriter {

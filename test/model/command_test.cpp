@@ -32,7 +32,7 @@ Outcome run(const std::string& arguments) {
 }  // namespace
 
 TEST_CASE("help has examples") {
-  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help"}) {
+  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "trace --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -43,12 +43,14 @@ TEST_CASE("help has examples") {
 }
 
 TEST_CASE("wrong usage is 2 and says what is wrong") {
-  for (auto [arguments, text] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"", "Examples:"},
-                                                                  {"nonsense", "nonsense"},
-                                                                  {"demo --epochs many", "--epochs"},
-                                                                  {"demo --epochs -1", "--epochs"},
-                                                                  {"demo --nonsense", "--nonsense"}}) {
+  for (auto [arguments, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"", "Examples:"},
+           {"nonsense", "nonsense"},
+           {"demo --epochs many", "--epochs"},
+           {"demo --epochs -1", "--epochs"},
+           {"demo --nonsense", "--nonsense"},
+           {"trace", "FILE"},
+           {"trace f --rule a:1 --pass b", "--pass"}}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 2);
@@ -91,4 +93,48 @@ TEST_CASE("the demo in one epoch") {
   CHECK(json.at("test_digits") == 360);
   CHECK(json.at("test_accuracy").get<double>() > 0.5);
   CHECK(safe_load(file).size() == 6);
+}
+
+TEST_CASE("a traced run, its sums and its rewrites") {
+  test::TempDir dir;
+  const std::string file = dir.file("demo.trace"), quoted = "'" + file + "'";
+  ::setenv("TRACE", file.c_str(), 1);
+  const Outcome demo = run("demo --epochs 0 --json");
+  ::unsetenv("TRACE");
+  CHECK(demo.code == 0);
+
+  const Outcome sums = run("trace --json " + quoted);
+  CHECK(sums.code == 0);
+  CHECK(sums.err.empty());
+  const auto json = nlohmann::json::parse(sums.out);
+  CHECK(json.at("complete") == true);
+  CHECK(json.at("rewrites").get<int>() > 100);
+  int lowered = 0, applied = 0, unused = 0;
+  for (const auto& pass : json.at("passes"))
+    lowered += pass.at("name") == "lower" ? pass.at("runs").get<int>() : 0;
+  for (const auto& rule : json.at("rules")) (rule.at("rewrites") == 0 ? unused : applied)++;
+  CHECK(lowered > 0);
+  CHECK(applied > 10);
+  CHECK(unused > 10);
+  CHECK(test::contains(run("trace " + quoted).out, "rules never applied"));
+
+  const auto& rule = json.at("rules").at(0);
+  const std::string place =
+      fmt::format("{}:{}", rule.at("file").get<std::string>(), rule.at("line").get<int>());
+  CHECK(place.starts_with("src/"));
+  CHECK(test::contains(run("trace " + quoted + " --rule " + place).out, " -> "));
+  CHECK(test::contains(run("trace " + quoted + " --pass prepare --top 1").out, "more; --top"));
+  const Outcome missing = run("trace " + quoted + " --pass nothing");
+  CHECK(missing.code == 1);
+  CHECK(test::contains(missing.err, "no pass nothing"));
+
+  // As a crash would leave it.
+  const std::string bytes = read_file(file);
+  write_file_atomically(file, std::string_view(bytes).substr(0, bytes.size() / 2));
+  const Outcome cut = run("trace --json " + quoted);
+  CHECK(cut.code == 0);
+  CHECK(test::contains(cut.err, "ends at byte"));
+  CHECK(nlohmann::json::parse(cut.out).at("complete") == false);
+  write_file_atomically(file, std::string_view("nonsense"));
+  CHECK(run("trace " + quoted).code == 1);
 }

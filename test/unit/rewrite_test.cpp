@@ -304,13 +304,13 @@ TEST_CASE("a tracer sees every application") {
     std::vector<std::pair<UOp, UOp>> steps;
     std::string passes;
     std::set<std::string> rules;
-    void on_pass_begin(const char* pass, const UOp&) override { passes += fmt::format("<{}", pass); }
+    void on_pass_begin(std::string_view pass, const UOp&) override { passes += fmt::format("<{}", pass); }
     void on_match(const RuleInfo& rule, const UOp& before, const UOp& after, uint64_t ns) override {
       steps.emplace_back(before, after);
       rules.insert(rule_name(rule));
       CHECK(ns < uint64_t{10} * 1000 * 1000 * 1000);
     }
-    void on_pass_end(const char*, const UOp&) override { passes += ">"; }
+    void on_pass_end(std::string_view, const UOp& result) override { passes += result ? ">" : "!"; }
   } recorder;
   const Matcher<UOp> fold(kFold);
   RewriteTracer* before = set_rewrite_tracer(&recorder);
