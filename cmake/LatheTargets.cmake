@@ -128,6 +128,12 @@ function(lathe_benchmarks)
       set_target_properties(bench_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
   endforeach()
+  # The rewrite driver in the program takes the place of the library's; for bench/trace_overhead.
+  add_executable(bench_rewrite_untraced EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/bench/rewrite.cpp"
+                                                         "${PROJECT_SOURCE_DIR}/src/uop/rewrite.cpp")
+  target_link_libraries(bench_rewrite_untraced PRIVATE lathe::lathe lathe_flags benchmark::benchmark_main)
+  target_compile_definitions(bench_rewrite_untraced PRIVATE LATHE_TRACE_HOOK=0)
+  set_target_properties(bench_rewrite_untraced PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endfunction()
 
 include(LatheTests)
