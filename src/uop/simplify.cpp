@@ -324,10 +324,13 @@ constexpr auto kNarrowRules =
           rule(any_op<kNarrowOps>(cast(x), op<Op::Const>()).dtype(DType::Int64), fn(narrow_to_32_bits)));
 
 // ---- associative constants
-// These ops are associative on every value of every type, so two constants may meet.
-constexpr auto kTwoStageRules =
-    rules(rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)),
-          rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)), rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))));
+// These ops are associative on every value of every type but NaN, so two constants may meet.
+constexpr auto kTwoStageRules = rules(
+    rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)), rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)),
+    // Not of a NaN: it would win over x in one order only.
+    rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))).when([](const Match& m) {
+      return !std::isnan(m[c0].value().as_double());
+    }));
 
 // ---- floats
 // Scaling by a power of two is exact, so such factors may meet; only a value that leaves the range in between
@@ -337,17 +340,17 @@ bool power_of_two(const UOp& u) {
   const double v = std::fabs(u.value().as_double());
   return std::isfinite(v) && v != 0 && std::frexp(v, &exponent) == 0.5 && exponent > -64 && exponent < 64;
 }
-constexpr auto kFloatRules =
-    rules(rule((x + x).dtypes(is_float), x * 2.0),
-          rule((x * c0 * c1).dtypes(is_float), x*(c0* c1)).when([](const Match& m) {
-            return power_of_two(m[c0]) && power_of_two(m[c1]);
-          }),
-          rule(either_order((x * c0) * y).dtypes(is_float), (x * y) * c0).when([](const Match& m) {
-            return m[c0].value().equals(-1);
-          }),
-          rule(reciprocal(x* c0).dtypes(is_float), reciprocal(x) * reciprocal(c0)).when([](const Match& m) {
-            return power_of_two(m[c0]);
-          }));
+constexpr auto kFloatRules = rules(
+    rule((x + x).dtypes(is_float), x * 2.0),
+    rule((x * c0 * c1).dtypes(is_float), x*(c0* c1)).when([](const Match& m) {
+      return power_of_two(m[c0]) && power_of_two(m[c1]);
+    }),
+    rule(either_order((x * c0) * y).dtypes(is_float), (x * y) * c0).when([](const Match& m) {
+      return m[c0].value().equals(-1);
+    }),
+    rule(reciprocal((x * c0).dtypes(is_float)), reciprocal(x) * reciprocal(c0)).when([](const Match& m) {
+      return power_of_two(m[c0]);
+    }));
 
 // ---- powers
 // A small constant exponent is multiplications, halves are square roots, negative ones go through the
