@@ -244,6 +244,8 @@ inline constexpr auto kIntRules = [] {
 
 }  // namespace
 
+RuleView<UOp> int_rule_set() { return kIntRules; }
+
 UOp decompose_int(const UOp& sink, const Target& target) {
   static const Matcher<UOp> rules(kIntRules);
   IntContext context{target};

@@ -1,7 +1,7 @@
 // Integer and boolean ops in terms of simpler ones.
 #pragma once
 #include "renderer/target.h"
-#include "uop/uop.h"
+#include "uop/pattern.h"
 
 #include <optional>
 
@@ -19,6 +19,7 @@ namespace lathe {
 // - Threefry becomes 32-bit additions, rotations and exclusive ors.
 // Shown by test/unit/decompose_int.cpp.
 UOp decompose_int(const UOp& sink, const Target& target);
+RuleView<UOp> int_rule_set();  // the rules of it
 
 // floor(x / divisor) == (x * multiplier) >> shift for all x in [0, largest].
 struct MagicDivision {

@@ -11,10 +11,6 @@ namespace {
 
 using namespace typed;
 
-struct LateContext {
-  const Target& target;
-};
-
 template <Op O>
 bool has(const Match& m) {
   return m.ctx<LateContext>().target.native_ops.contains(O);
@@ -113,13 +109,14 @@ UOp flip_constant(const Match& m) {
   return m.fit(lt(num(m[pat::c0], Scalar(-m[pat::c0].value().as_double())), m[pat::x]));
 }
 
+constexpr bool is_number(DType d) { return !is_bool(d); }
 bool both_bool(const Match& m) { return is_bool(m[pat::x].dtype()) && is_bool(m[pat::y].dtype()); }
 
 // clang-format off
 inline constexpr auto kLateRules = [] {
   using namespace pat;
   return late_rules(
-      rule(either_order(x + op<Op::Neg>(y)), op<Op::Sub>(x, y)).when(has<Op::Sub>),
+      rule(either_order(x + op<Op::Neg>(y)).dtypes(is_number), op<Op::Sub>(x, y)).when(has<Op::Sub>),
       rule(either_order(x + y * -1), op<Op::Sub>(x, y)).when(has<Op::Sub>),
       rule(x * -1, op<Op::Neg>(x)).when(has<Op::Neg>),
       rule((x * c0).dtypes(is_int), fn(shift_instead)).when(has<Op::Shl>),
@@ -140,6 +137,8 @@ inline constexpr auto kLateRules = [] {
 // clang-format on
 
 }  // namespace
+
+RuleView<UOp> native_op_rule_set() { return kLateRules; }
 
 UOp use_native_ops(const UOp& sink, const Target& target) {
   static const Matcher<UOp> rules(kLateRules);
