@@ -3,11 +3,13 @@
 #include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/mmap.h"
 #include "codegen/actions.h"
 #include "codegen/lower.h"
 #include "engine/counters.h"
 #include "uop/print.h"
 
+#include <filesystem>
 #include <mutex>
 #include <unordered_map>
 
@@ -30,6 +32,16 @@ void show(const LoweredKernel& k, const std::string& source) {
   if (knob(Knob::DEBUG) >= 5) debug_line("{}", print_list(k.linear));
 }
 
+// A file a kernel, named by the hash of its text, so that processes do not get into each other's way.
+void record(const UOp& body, const Device& device, const std::string& name, const KernelSource& k) {
+  const std::string& folder = knob_str(Knob::RECORD);
+  if (folder.empty()) return;
+  const std::string text = fmt::format("# kernel {} for {}\n{}# code\n{}", name, device.name(), print(body),
+                                       k.source.empty() ? print_list(k.linear) : k.source);
+  const std::string file = fmt::format("{}/{}.txt", folder, to_hex(hash_text(text)));
+  if (!std::filesystem::exists(file)) write_file_atomically(file, text);
+}
+
 std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   const double start = now_seconds();
   const LoweredKernel lowered = lower(body, device.target());
@@ -42,6 +54,7 @@ std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
     source.entry = std::move(text.entry);
   }
   show(lowered, source.source);
+  record(body, device, lowered.name, source);
   auto out = std::make_shared<CompiledKernel>();
   out->program = device.load(source);
   const Signature signature = signature_of(lowered.linear);
