@@ -327,9 +327,10 @@ constexpr auto kNarrowRules =
 // These ops are associative on every value of every type but NaN, so two constants may meet.
 constexpr auto kTwoStageRules = rules(
     rule((x & c0) & c1, x&(c0& c1)), rule((x | c0) | c1, x | (c0 | c1)), rule((x ^ c0) ^ c1, x ^ (c0 ^ c1)),
-    // Not of a NaN: it would win over x in one order only.
+    // Not of a NaN, which wins over x in one order only, nor of an index where c1 has a width that c0 may not
+    // fit.
     rule(maximum(maximum(x, c0), c1), maximum(x, maximum(c0, c1))).when([](const Match& m) {
-      return !std::isnan(m[c0].value().as_double());
+      return m.root().src(0).dtype() == m.root().dtype() && !std::isnan(m[c0].value().as_double());
     }));
 
 // ---- floats
