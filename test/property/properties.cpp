@@ -22,11 +22,11 @@ class Recorder : public RewriteTracer {
   ~Recorder() override { set_rewrite_tracer(outer_); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
-  void on_pass_begin(const char*, const UOp&) override {}
+  void on_pass_begin(std::string_view, const UOp&) override {}
   void on_match(const RuleInfo& rule, const UOp& before, const UOp& after, uint64_t) override {
     applications_.push_back({&rule, before, after});
   }
-  void on_pass_end(const char*, const UOp&) override {}
+  void on_pass_end(std::string_view, const UOp&) override {}
   const std::vector<Application>& applications() const { return applications_; }
 
  private:
