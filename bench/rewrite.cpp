@@ -159,6 +159,27 @@ void rewrite_everything(benchmark::State& state) {
 }
 BENCHMARK(rewrite_everything)->Unit(benchmark::kMillisecond);
 
+// An index of 200 terms in disorder, new in every iteration: products, quotients and remainders of 100 loops.
+void simplify_200_terms(benchmark::State& state) {
+  int first = 0;
+  size_t nodes = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    UOp sum = constant(Scalar(0));
+    for (int i = 0; i < 200; i++) {
+      const UOp r = range(8 + i % 100, first + i * 37 % 100, AxisType::Loop);
+      const int64_t factor = 3 + i * 7 % 50;
+      sum = i % 4 == 0 ? sum + r / 4 * factor : i % 4 == 1 ? sum + r % 4 * factor : r * factor + (sum + i);
+    }
+    first += 100;
+    nodes = toposort(sum).size();
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(simplify(sum));
+  }
+  state.counters["nodes"] = static_cast<double>(nodes);
+}
+BENCHMARK(simplify_200_terms)->Unit(benchmark::kMicrosecond);
+
 // What a pass costs on a graph of a few nodes, as shapes and index expressions are.
 void rewrite_small(benchmark::State& state) {
   const UOp graph = simplify(range(16, 0, AxisType::Loop) * 4 + range(4, 1, AxisType::Loop));
