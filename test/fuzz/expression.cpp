@@ -1,7 +1,7 @@
 // The infix notation: the first line declares variables, the rest is an expression.
-#include "uop/expression.h"
-
 #include "uop/spec.h"
+
+#include "support/parse_expression.h"
 
 using namespace lathe;
 

@@ -1,6 +1,5 @@
 // Execution of gated accesses: original and simplified forms must read and write the same.
 #pragma once
-#include "uop/expression.h"
 #include "uop/image.h"
 #include "uop/uop.h"
 
@@ -8,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/parse_expression.h"
 
 namespace lathe::test {
 

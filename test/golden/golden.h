@@ -1,6 +1,5 @@
 // Parts of the golden driver; golden_test.cpp describes the files.
 #pragma once
-#include "uop/expression.h"
 #include "uop/uop.h"
 
 #include <functional>
@@ -10,6 +9,8 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "support/parse_expression.h"
 
 namespace lathe::test {
 

@@ -11,9 +11,9 @@
 //   end
 //
 //   `input list` reads a linear program; `input expression a[0,3] b[0,5]` reads one line of the notation of
-//   uop/expression.h over these variables. Buffers are renumbered in the result. A pass that throws makes the
-//   result "error: <first line>". `golden_tests --update` (or GOLDEN_UPDATE=1) rewrites the expected parts in
-//   place.
+//   support/parse_expression.h over these variables. Buffers are renumbered in the result. A pass that throws
+//   makes the result "error: <first line>". `golden_tests --update` (or GOLDEN_UPDATE=1) rewrites the
+//   expected parts in place.
 //
 // 2. Rows: one-line facts, in the layout of the tables that they come from.
 //

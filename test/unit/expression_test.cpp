@@ -1,7 +1,6 @@
-#include "uop/expression.h"
-
 #include "uop/uop.h"
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

@@ -1,6 +1,5 @@
 #include "uop/gates.h"
 
-#include "uop/expression.h"
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
 #include "uop/spec.h"
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

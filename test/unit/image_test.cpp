@@ -7,7 +7,6 @@
 #include "renderer/renderer.h"
 #include "runtime/device.h"
 #include "runtime/interp/executor.h"
-#include "uop/expression.h"
 #include "uop/parse.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
@@ -18,6 +17,7 @@
 #include <map>
 #include <vector>
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

@@ -1,8 +1,8 @@
 #include "uop/linear_terms.h"
 
-#include "uop/expression.h"
 #include "uop/simplify.h"
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

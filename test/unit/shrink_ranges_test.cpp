@@ -6,7 +6,6 @@
 #include "codegen/linearize.h"
 #include "codegen/lower_reduce.h"
 #include "runtime/interp/executor.h"
-#include "uop/expression.h"
 #include "uop/gates.h"
 #include "uop/simplify.h"
 #include "uop/spec.h"
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

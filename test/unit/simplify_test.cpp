@@ -1,7 +1,6 @@
 #include "uop/simplify.h"
 
 #include "uop/eval.h"
-#include "uop/expression.h"
 #include "uop/linear_terms.h"
 
 #include <fmt/core.h>
@@ -10,6 +9,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "support/parse_expression.h"
 #include "support/test.h"
 
 using namespace lathe;

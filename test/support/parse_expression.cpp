@@ -1,4 +1,5 @@
-#include "uop/expression.h"
+#include "support/parse_expression.h"
+
 #include "uop/literal.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-#include "uop/expression.h"
 #include "uop/literal.h"
 
 #include <limits>
+
+#include "support/parse_expression.h"
 
 namespace lathe {
 namespace {
@@ -11,12 +12,8 @@ constexpr size_t kMaxName = 128;
 
 // A variable that may hold any value of its dtype.
 UOp unbounded_variable(const std::string& name, DType dtype) {
-  ParamArg arg;
-  arg.slot = -1;
-  arg.dtype = dtype;
-  arg.space = AddrSpace::Alu;
-  arg.name = name;
-  return UOp::make(Op::Param, {shape_node({})}, ParamPtr(std::make_shared<ParamArg>(std::move(arg))));
+  ParamArg arg{-1, dtype, AddrSpace::Alu, name, "", {}, 1, nullptr};
+  return UOp::make(Op::Param, {shape_node({})}, std::make_shared<const ParamArg>(std::move(arg)));
 }
 
 class NamesParser {
