@@ -1,4 +1,4 @@
-#include "uop/mx_formats.h"
+#include "formats/mx_formats.h"
 
 #include "base/error.h"
 
