@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace lathe {
@@ -87,35 +88,68 @@ Folded integer_power(int128 x, int128 y, DType d) {
 bool is_nan(const Scalar& v) { return v.is_float() && std::isnan(v.as_double()); }
 bool differ(const Scalar& a, const Scalar& b) { return is_nan(a) || is_nan(b) || !a.equals(b); }
 
+// A function of reals; no value for integers.
+template <auto F>
+Folded of_real(DType d, const Scalar* s) {
+  if (!is_float(d)) return std::nullopt;
+  if constexpr (requires { F(0.0); })
+    return rounded(F(real(s[0], d)), d);
+  else
+    return rounded(F(real(s[0], d), real(s[1], d)), d);
+}
+// A function of two numbers; `Checked` is the one of integers and says whether it overflowed.
+template <auto F, auto Checked>
+Folded of_number(DType d, const Scalar* s) {
+  if (is_float(d)) return of_real<F>(d, s);
+  int128 v;
+  const bool overflow = Checked(integer(s[0], d), integer(s[1], d), &v);
+  return exact(overflow, v, d);
+}
+template <auto Divide, int128 Division::* Part>
+Folded of_division(DType d, const Scalar* s) {
+  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  if (y == 0) return std::nullopt;
+  const Division r = Divide(integer(s[0], d), y);
+  return exact(r.overflow && Part == &Division::quotient, r.*Part, d);
+}
+template <auto F>
+Folded of_bits(DType d, const Scalar* s) {
+  if (is_float(d)) return std::nullopt;
+  return wrapped(F(integer(s[0], d), integer(s[1], d)), d);
+}
+
 // The functions that the `fold` column of ops.def names.
 namespace fold {
 
 constexpr FoldFunction none = nullptr;
 
-Folded exp2(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(std::exp2(real(s[0], d)), d);
-}
+constexpr FoldFunction exp2 = of_real<[](double x) { return std::exp2(x); }>;
+constexpr FoldFunction log2 = of_real<[](double x) { return std::log2(x); }>;
+constexpr FoldFunction sin = of_real<[](double x) { return std::sin(x); }>;
+constexpr FoldFunction sqrt = of_real<[](double x) { return std::sqrt(x); }>;
+constexpr FoldFunction reciprocal = of_real<[](double x) { return 1.0 / x; }>;
+constexpr FoldFunction fdiv = of_real<std::divides<double>{}>;
 
-Folded log2(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(std::log2(real(s[0], d)), d);
-}
+// Double holds sums, products, quotients and roots of float32 values with enough bits (53 >= 2*24+2) that
+// rounding the double result once more gives the correctly rounded float32; the narrower types follow.
+constexpr FoldFunction add = of_number<std::plus<double>{}, [](int128 x, int128 y, int128* out) {
+  return __builtin_add_overflow(x, y, out);
+}>;
+constexpr FoldFunction sub = of_number<std::minus<double>{}, [](int128 x, int128 y, int128* out) {
+  return __builtin_sub_overflow(x, y, out);
+}>;
+constexpr FoldFunction mul = of_number<std::multiplies<double>{}, [](int128 x, int128 y, int128* out) {
+  return __builtin_mul_overflow(x, y, out);
+}>;
 
-Folded sin(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(std::sin(real(s[0], d)), d);
-}
+constexpr FoldFunction cdiv = of_division<divide, &Division::quotient>;
+constexpr FoldFunction cmod = of_division<divide, &Division::remainder>;
+constexpr FoldFunction floordiv = of_division<divide_floor, &Division::quotient>;
+constexpr FoldFunction floormod = of_division<divide_floor, &Division::remainder>;
 
-Folded sqrt(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(std::sqrt(real(s[0], d)), d);
-}
-
-Folded reciprocal(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(1.0 / real(s[0], d), d);
-}
+constexpr FoldFunction bit_xor = of_bits<std::bit_xor<int128>{}>;
+constexpr FoldFunction bit_or = of_bits<std::bit_or<int128>{}>;
+constexpr FoldFunction bit_and = of_bits<std::bit_and<int128>{}>;
 
 Folded neg(DType d, const Scalar* s) {
   if (is_float(d)) return rounded(-real(s[0], d), d);
@@ -129,29 +163,6 @@ Folded trunc(DType d, const Scalar* s) {
   return wrapped(integer(s[0], d), d);
 }
 
-// Double holds sums, products, quotients and roots of float32 values with enough bits (53 >= 2*24+2) that
-// rounding the double result once more gives the correctly rounded float32; the narrower types follow.
-Folded add(DType d, const Scalar* s) {
-  if (is_float(d)) return rounded(real(s[0], d) + real(s[1], d), d);
-  int128 v;
-  const bool overflow = __builtin_add_overflow(integer(s[0], d), integer(s[1], d), &v);
-  return exact(overflow, v, d);
-}
-
-Folded sub(DType d, const Scalar* s) {
-  if (is_float(d)) return rounded(real(s[0], d) - real(s[1], d), d);
-  int128 v;
-  const bool overflow = __builtin_sub_overflow(integer(s[0], d), integer(s[1], d), &v);
-  return exact(overflow, v, d);
-}
-
-Folded mul(DType d, const Scalar* s) {
-  if (is_float(d)) return rounded(real(s[0], d) * real(s[1], d), d);
-  int128 v;
-  const bool overflow = __builtin_mul_overflow(integer(s[0], d), integer(s[1], d), &v);
-  return exact(overflow, v, d);
-}
-
 Folded mulacc(DType d, const Scalar* s) {
   if (is_float(d)) {
     const double a = real(s[0], d), b = real(s[1], d), c = real(s[2], d);
@@ -162,11 +173,6 @@ Folded mulacc(DType d, const Scalar* s) {
   bool overflow = __builtin_mul_overflow(integer(s[0], d), integer(s[1], d), &v);
   overflow |= __builtin_add_overflow(v, integer(s[2], d), &v);
   return exact(overflow, v, d);
-}
-
-Folded fdiv(DType d, const Scalar* s) {
-  if (!is_float(d)) return std::nullopt;
-  return rounded(real(s[0], d) / real(s[1], d), d);
 }
 
 Folded pow(DType d, const Scalar* s) {
@@ -207,50 +213,9 @@ Folded shr(DType d, const Scalar* s) {
   return wrapped(x >> static_cast<int>(std::min<int128>(n, 127)), d);
 }
 
-Folded cdiv(DType d, const Scalar* s) {
-  const int128 y = is_float(d) ? 0 : integer(s[1], d);
-  if (y == 0) return std::nullopt;
-  const Division r = divide(integer(s[0], d), y);
-  return exact(r.overflow, r.quotient, d);
-}
-
-Folded cmod(DType d, const Scalar* s) {
-  const int128 y = is_float(d) ? 0 : integer(s[1], d);
-  if (y == 0) return std::nullopt;
-  return wrapped(divide(integer(s[0], d), y).remainder, d);
-}
-
-Folded floordiv(DType d, const Scalar* s) {
-  const int128 y = is_float(d) ? 0 : integer(s[1], d);
-  if (y == 0) return std::nullopt;
-  const Division r = divide_floor(integer(s[0], d), y);
-  return exact(r.overflow, r.quotient, d);
-}
-
-Folded floormod(DType d, const Scalar* s) {
-  const int128 y = is_float(d) ? 0 : integer(s[1], d);
-  if (y == 0) return std::nullopt;
-  return wrapped(divide_floor(integer(s[0], d), y).remainder, d);
-}
-
 Folded cmplt(DType, const Scalar* s) { return Scalar(s[0].less(s[1])); }
 Folded cmpne(DType, const Scalar* s) { return Scalar(differ(s[0], s[1])); }
 Folded cmpeq(DType, const Scalar* s) { return Scalar(!differ(s[0], s[1])); }
-
-Folded bit_xor(DType d, const Scalar* s) {
-  if (is_float(d)) return std::nullopt;
-  return wrapped(integer(s[0], d) ^ integer(s[1], d), d);
-}
-
-Folded bit_or(DType d, const Scalar* s) {
-  if (is_float(d)) return std::nullopt;
-  return wrapped(integer(s[0], d) | integer(s[1], d), d);
-}
-
-Folded bit_and(DType d, const Scalar* s) {
-  if (is_float(d)) return std::nullopt;
-  return wrapped(integer(s[0], d) & integer(s[1], d), d);
-}
 
 // Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Counter, key and result are pairs of
 // 32-bit words, low word first; the key's words enter in the order high, parity, low.
