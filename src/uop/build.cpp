@@ -34,37 +34,26 @@ UOp sink(std::span<const UOp> srcs, Arg arg) {
   return UOp::make(Op::Sink, DType::Void, srcs, std::move(arg));
 }
 
+static UOp make_param(Op op, const Shape& shape, ParamArg arg) {
+  return UOp::make(op, {shape_node(shape)}, std::make_shared<const ParamArg>(std::move(arg)));
+}
+
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device, AddrSpace space) {
   static std::atomic<int64_t> next_slot{0};
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_name(dtype));
-  auto arg = std::make_shared<ParamArg>();
-  arg->slot = next_slot.fetch_add(1);
-  arg->dtype = dtype;
-  arg->space = space;
-  arg->device = device;
-  if (space == AddrSpace::Global) arg->store = std::make_shared<StorageSlot>();
-  return UOp::make(Op::Buffer, {shape_node(shape)}, ParamPtr(std::move(arg)));
+  auto store = space == AddrSpace::Global ? std::make_shared<StorageSlot>() : nullptr;
+  return make_param(Op::Buffer, shape,
+                    {next_slot.fetch_add(1), dtype, space, "", device, {}, 1, std::move(store)});
 }
 
 UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype, int64_t multiple_of) {
   if (lo > hi) value_error("variable {}: lower bound {} is above upper bound {}", name, lo, hi);
-  auto arg = std::make_shared<ParamArg>();
-  arg->slot = -1;
-  arg->dtype = dtype;
-  arg->space = AddrSpace::Alu;
-  arg->name = name;
-  arg->bounds = {lo, hi};
-  arg->multiple_of = multiple_of;
-  return UOp::make(Op::Param, {shape_node({})}, ParamPtr(std::move(arg)));
+  return make_param(Op::Param, {}, {-1, dtype, AddrSpace::Alu, name, "", {{lo, hi}}, multiple_of, nullptr});
 }
 
 UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) {
   if (is_weak(dtype)) user_runtime_error("cannot create param for weak dtype {}", dtype_name(dtype));
-  auto arg = std::make_shared<ParamArg>();
-  arg->slot = slot;
-  arg->dtype = dtype;
-  arg->device = device;
-  return UOp::make(Op::Param, {shape_node(shape)}, ParamPtr(std::move(arg)));
+  return make_param(Op::Param, shape, {slot, dtype, AddrSpace::Global, "", device, {}, 1, nullptr});
 }
 
 // ---- movement

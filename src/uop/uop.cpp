@@ -67,26 +67,11 @@ Shard* shards() {
 Shard& shard_of(const Hash128& h) { return shards()[h.lo & (kShards - 1)]; }
 
 Hash128 node_hash(Op op, DType dtype, std::span<const UOp> srcs, const Arg& arg) {
-  uint64_t words[2 + 2 * 6];
   const Hash128 a =
       hash_arg(arg, Hash128{static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype), srcs.size()});
-  if (srcs.size() <= 6) {
-    words[0] = a.lo;
-    words[1] = a.hi;
-    for (size_t i = 0; i < srcs.size(); i++) {
-      words[2 + 2 * i] = srcs[i].hash().lo;
-      words[3 + 2 * i] = srcs[i].hash().hi;
-    }
-    return hash_bytes(words, (2 + 2 * srcs.size()) * sizeof(uint64_t));
-  }
-  std::vector<uint64_t> many(2 + 2 * srcs.size());
-  many[0] = a.lo;
-  many[1] = a.hi;
-  for (size_t i = 0; i < srcs.size(); i++) {
-    many[2 + 2 * i] = srcs[i].hash().lo;
-    many[3 + 2 * i] = srcs[i].hash().hi;
-  }
-  return hash_bytes(many.data(), many.size() * sizeof(uint64_t));
+  SmallVec<Hash128, 7> hashes{a};
+  for (const UOp& s : srcs) hashes.push_back(s.hash());
+  return hash_bytes(hashes.data(), hashes.size() * sizeof(Hash128));
 }
 
 bool same_node(const Node* n, Op op, DType dtype, std::span<const UOp> srcs, const Arg& arg) {
