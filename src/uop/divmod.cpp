@@ -109,34 +109,27 @@ SmallVec<int128, 8> nesting_factors(const LinearSum& x, int128 c) {
 UOp quotient_by_factor(const LinearSum& x, int128 f) {
   if (const auto whole = divide_by_congruence(x, f)) return whole->quotient.to_uop();
   const auto split = split_multiples(x, f);
-  return alu(Op::Add, {split->quotient.to_uop(), floor_quotient(split->remainder.to_uop(), f)});
+  return split->quotient.to_uop() + floor_quotient(split->remainder.to_uop(), f);
 }
 
-// x//c == (x//f)//(c/f) for f > 0 and c/f > 0. The smallest result wins.
-UOp nest_quotient(const LinearSum& x, int128 c) {
+// For f > 0 and c/f > 0:
+//   x//c == (x//f)//(c/f)
+//   x%c == f*((x//f) % (c/f)) + x%f, useful where x%f needs no modulo.
+// The smallest result over the candidates for f wins; null where there is none.
+UOp nest(Op op, const LinearSum& x, int128 c) {
   const NestedSimplifier simplified;
   UOp best;
   size_t best_size = 0;
   for (const int128 f : nesting_factors(x, c)) {
-    const UOp nested = simplified(floor_quotient(simplified(quotient_by_factor(x, f)), c / f));
-    const size_t size = toposort(nested).size();
-    if (best && size >= best_size) continue;
-    best = nested;
-    best_size = size;
-  }
-  return best;
-}
-
-// x%c == f*((x//f) % (c/f)) + x%f for f > 0 and c/f > 0; useful where x%f needs no modulo.
-UOp nest_remainder(const LinearSum& x, int128 c) {
-  const NestedSimplifier simplified;
-  UOp best;
-  size_t best_size = 0;
-  for (const int128 f : nesting_factors(x, c)) {
-    const auto low = divide_by_congruence(x, f);
-    if (!low) continue;
-    const UOp high = floor_remainder(low->quotient.to_uop(), c / f);
-    const UOp nested = simplified(alu(Op::Add, {alu(Op::Mul, {high, number(f)}), low->remainder.to_uop()}));
+    UOp nested;
+    if (op == Op::FloorDiv) {
+      nested = floor_quotient(simplified(quotient_by_factor(x, f)), c / f);
+    } else {
+      const auto low = divide_by_congruence(x, f);
+      if (!low) continue;
+      nested = floor_remainder(low->quotient.to_uop(), c / f) * number(f) + low->remainder.to_uop();
+    }
+    nested = simplified(nested);
     const size_t size = toposort(nested).size();
     if (best && size >= best_size) continue;
     best = nested;
@@ -177,15 +170,14 @@ UOp quotient_by_constant(const UOp& x, int128 c) {
     int128 product = 0, shift = 0;
     if (!__builtin_mul_overflow(k, c, &product) && !__builtin_mul_overflow(k, s->constant, &shift) &&
         inner.add_scaled(s->terms[0].base.src(0), 1) && inner.add_scaled(number(shift), 1)) {
-      inner.normalize();
-      return floor_quotient(inner.to_uop(), product);
+      return floor_quotient(inner.normalize().to_uop(), product);
     }
   }
   // (y + k)//c == (y + k%c)//c + k//c
   if (const int128 k = floor_mod(s->constant, c); k != s->constant) {
     const int128 whole = floor_div(s->constant, c);
     s->constant = k;
-    return alu(Op::Add, {floor_quotient(s->to_uop(), c), number(whole)});
+    return floor_quotient(s->to_uop(), c) + number(whole);
   }
   // (z%(k*c))//c == (z//c)%k for k > 0
   if (x.op() == Op::FloorMod && x.src(1).is_const()) {
@@ -194,9 +186,9 @@ UOp quotient_by_constant(const UOp& x, int128 c) {
   }
   if (const auto whole = divide_by_congruence(*s, c)) return whole->quotient.to_uop();
   if (const auto r = reduce_by_gcd(*s, c)) return floor_quotient(r->x.to_uop(), c / r->g);
-  if (UOp nested = nest_quotient(*s, c)) return nested;
+  if (UOp nested = nest(Op::FloorDiv, *s, c)) return nested;
   if (const auto split = split_multiples(*s, c))
-    return alu(Op::Add, {split->quotient.to_uop(), floor_quotient(split->remainder.to_uop(), c)});
+    return split->quotient.to_uop() + floor_quotient(split->remainder.to_uop(), c);
   return {};
 }
 
@@ -224,10 +216,7 @@ bool drop_multiples(LinearSum& s, int128 c) {
     }
     out.add(t.base, t.factor);
   }
-  if (changed) {
-    out.normalize();
-    s = std::move(out);
-  }
+  if (changed) s = std::move(out.normalize());
   return changed;
 }
 
@@ -243,10 +232,10 @@ UOp remainder_by_constant(const UOp& x, int128 c) {
   if (drop_multiples(*s, c)) return floor_remainder(s->to_uop(), c);
   if (const auto whole = divide_by_congruence(*s, c)) return whole->remainder.to_uop();
   if (const auto r = reduce_by_gcd(*s, c)) {
-    const UOp scaled = alu(Op::Mul, {floor_remainder(r->x.to_uop(), c / r->g), number(r->g)});
-    return r->rest ? alu(Op::Add, {scaled, number(r->rest)}) : scaled;
+    const UOp scaled = floor_remainder(r->x.to_uop(), c / r->g) * number(r->g);
+    return r->rest ? scaled + number(r->rest) : scaled;
   }
-  if (UOp nested = nest_remainder(*s, c)) return nested;
+  if (UOp nested = nest(Op::FloorMod, *s, c)) return nested;
   if (const auto split = split_multiples(*s, c)) return floor_remainder(split->remainder.to_uop(), c);
   return {};
 }
@@ -276,7 +265,7 @@ UOp fold_symbolic(Op op, const UOp& x, const UOp& y) {
   if (const UOp q = divide_exact(x, y)) return div ? q : number(0);
   if (const auto s = split_exact(x, y)) {
     const UOp rest = alu(op, {s->rest.to_uop(), y});
-    return div ? alu(Op::Add, {s->whole.to_uop(), rest}) : rest;
+    return div ? s->whole.to_uop() + rest : rest;
   }
   // (g*a)//(g*b) == a//b and (g*a)%(g*b) == g*(a%b) for g != 0; were g 0, the original would divide by 0.
   const UOp both[2] = {x, y};
@@ -285,10 +274,12 @@ UOp fold_symbolic(Op op, const UOp& x, const UOp& y) {
   const UOp a = divide_exact(x, g), b = divide_exact(y, g);
   if (!a || !b) return {};
   const UOp reduced = alu(op, {a, b});
-  return div ? reduced : alu(Op::Mul, {reduced, g});
+  return div ? reduced : reduced * g;
 }
 
-UOp fold(const UOp& u) {
+}  // namespace
+
+UOp fold_division(const UOp& u) {
   const UOp &x = u.src(0), &y = u.src(1);
   const bool div = u.op() == Op::FloorDiv;
   const Bounds& divisor = y.bounds();
@@ -299,21 +290,13 @@ UOp fold(const UOp& u) {
     if (const Bounds& q = quotient.bounds(); q.is_single()) {
       if (div) return constant(q.lo);
       LinearSum rest;
-      if (rest.add_scaled(x, 1) && rest.add_scaled(y, -q.lo.as_int())) {
-        rest.normalize();
-        return rest.to_uop();
-      }
+      if (rest.add_scaled(x, 1) && rest.add_scaled(y, -q.lo.as_int())) return rest.normalize().to_uop();
     }
   }
   if (!y.is_const()) return fold_symbolic(u.op(), x, y);
   const int128 c = y.value().as_int();
   return div ? quotient_by_constant(x, c) : remainder_by_constant(x, c);
 }
-
-}  // namespace
-
-UOp fold_floordiv(const UOp& u) { return fold(u); }
-UOp fold_floormod(const UOp& u) { return fold(u); }
 
 namespace {
 
@@ -322,8 +305,7 @@ std::optional<int128> constant_difference(const LinearSum& a, const UOp& b) {
   LinearSum d;
   if (!d.add_scaled(b, 1)) return std::nullopt;
   for (const Term& t : a.terms) d.add(t.base, -t.factor);
-  d.normalize();
-  if (!d.terms.empty()) return std::nullopt;
+  if (!d.normalize().terms.empty()) return std::nullopt;
   return d.constant - a.constant;
 }
 
@@ -358,8 +340,7 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
   if (LinearSum all = rest; take_multiples(all, *quotient, scale)) {
     all.constant -= scale * quotient->constant;
     if (!all.add_scaled(b, rem.factor)) return std::nullopt;
-    all.normalize();
-    return all;
+    return all.normalize();
   }
   for (size_t j = 0; j < rest.terms.size(); j++) {
     const Term& t = rest.terms[j];
@@ -370,8 +351,7 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
     const UOp whole = floor_remainder(simplify(alu(Op::Add, {b, number(*shift * d)})), d * e);
     rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(j));
     if (!rest.add_scaled(whole, rem.factor)) return std::nullopt;
-    rest.normalize();
-    return rest;
+    return rest.normalize();
   }
   return std::nullopt;
 }

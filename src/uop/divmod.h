@@ -7,8 +7,7 @@ namespace lathe {
 // A simpler form of a weakint FloorDiv or FloorMod whose sources are simplified, or null. Exact for numbers
 // of either sign; the quotient and the remainder of one pair always stay consistent. A divisor that is 0 for
 // certain is a UserError. Rows in test/golden/symbolic show what each step does.
-UOp fold_floordiv(const UOp& u);
-UOp fold_floormod(const UOp& u);
+UOp fold_division(const UOp& u);
 
 // `sum` (a weakint Add) with quotients and remainders of one division put together again, or null:
 //   m*(b%d) + m*d*(b//d)        -> m*b

@@ -1,9 +1,9 @@
 #include "uop/comparison.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
+#include "uop/substitution.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -25,20 +25,10 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
     return !kScopes.contains(n.op()) && ++visited <= kMaxNodes;
   });
   if (!found || visited > kMaxNodes) return u;
-  std::unordered_map<const Node*, UOp> done{{node.node(), by}};
-  for (const UOp& n : order) {
-    if (n == node || kScopes.contains(n.op())) continue;
-    SmallVec<UOp, 4> srcs;
-    bool changed = false;
-    for (const UOp& s : n.srcs()) {
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
-      changed = changed || !(srcs.back() == s);
-    }
-    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
-  }
-  const auto it = done.find(u.node());
-  return it == done.end() ? u : it->second;
+  Substitution now({{node, by}});
+  for (const UOp& n : order)
+    if (!(n == node) && !kScopes.contains(n.op())) now.put(n, now.with_sources(n));
+  return now(u);
 }
 
 }  // namespace
@@ -77,8 +67,7 @@ UOp merge_select_terms(const UOp& sum) {
   auto scaled = [](const UOp& a, const Term& s, const UOp& b, const Term& t) {
     LinearSum out;
     const bool fits = out.add_scaled(a, s.factor) && out.add_scaled(b, t.factor);
-    out.normalize();
-    return fits ? out.to_uop() : UOp();
+    return fits ? out.normalize().to_uop() : UOp();
   };
   for (size_t i = 0; i < s->terms.size(); i++) {
     const UOp& a = s->terms[i].base;
@@ -96,8 +85,7 @@ UOp merge_select_terms(const UOp& sum) {
       if (!yes || !no) continue;
       s->terms[i] = {where(a.src(0), yes, no), 1};
       s->terms.erase(s->terms.begin() + static_cast<std::ptrdiff_t>(j));
-      s->normalize();
-      return s->to_uop();
+      return s->normalize().to_uop();
     }
   }
   return {};
@@ -117,13 +105,9 @@ UOp assume_condition(const Match& m) {
 UOp fold_cast_chain(const Match& m) {
   const UOp &u = m.root(), &inner = u.src(0), &x = inner.src(0);
   const DType a = inner.dtype();
-  bool exact = casts_losslessly(x.dtype(), a);
-  if (!exact && is_int(x.dtype()) && is_int(a)) {
-    const Bounds& b = x.bounds();
-    exact = !b.lo.less(min_value(a)) && !max_value(a).less(b.hi);
-  }
-  if (!exact) return {};
-  return cast(x, u.dtype());
+  const bool exact =
+      casts_losslessly(x.dtype(), a) || (is_int(x.dtype()) && is_int(a) && fits(x.bounds(), a));
+  return exact ? cast(x, u.dtype()) : UOp();
 }
 
 UOp lift_to_index(const Match& m) {
@@ -131,21 +115,17 @@ UOp lift_to_index(const Match& m) {
   const bool compares = has_flag(u.op(), kComparison);
   const DType d = u.src(u.src(0).is_const() ? 1 : 0).dtype();
   if (!is_int(d) || d == DType::WeakInt) return {};
-  auto fits = [d](const UOp& x) {
-    const Bounds& b = x.bounds();
-    return !b.lo.less(min_value(d)) && !max_value(d).less(b.hi);
-  };
   auto exact = [&](const UOp& s) {
     if (s.is_const() && !s.is_invalid()) return constant(Scalar(cast_scalar(s.value(), d).as_int()));
-    const bool lifts =
-        s.op() == Op::Cast && s.dtype() == d && s.src(0).dtype() == DType::WeakInt && fits(s.src(0));
+    const bool lifts = s.op() == Op::Cast && s.dtype() == d && s.src(0).dtype() == DType::WeakInt &&
+                       fits(s.src(0).bounds(), d);
     return lifts ? s.src(0) : UOp();
   };
   const UOp x = exact(u.src(0)), y = exact(u.src(1));
   if (!x || !y) return {};
   const UOp lifted = alu(u.op(), {x, y});
   if (compares) return m.fit(lifted);
-  return u.dtype() == d && fits(lifted) ? cast(lifted, d) : UOp();
+  return u.dtype() == d && fits(lifted.bounds(), d) ? cast(lifted, d) : UOp();
 }
 
 namespace {

@@ -4,10 +4,10 @@
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
+#include "uop/substitution.h"
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -32,8 +32,7 @@ bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
     out.terms.erase(it);
   }
   out.add(by, share);
-  out.normalize();
-  s = std::move(out);
+  s = std::move(out.normalize());
   return true;
 }
 
@@ -41,47 +40,48 @@ bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
 // ends of Ranges, which hold outside of the gate too.
 UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
   const std::optional<LinearSum> pattern = LinearSum::of(x);
-  std::unordered_map<const Node*, UOp> done{{x.node(), by}};
-  auto now = [&](const UOp& s) {
-    const auto it = done.find(s.node());
-    return it == done.end() ? s : it->second;
-  };
+  Substitution now({{x, by}});
   for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index && n.op() != Op::Range; })) {
     if (n == x) continue;
     if (pattern && pattern->terms.size() > 1 && n.op() == Op::Add && n.dtype() == DType::WeakInt) {
       std::optional<LinearSum> s = LinearSum::of(n);
       if (s && replace_in_sum(*s, *pattern, by)) {
         for (Term& t : s->terms) t.base = now(t.base);
-        s->normalize();
-        done.emplace(n.node(), s->to_uop());
+        now.put(n, s->normalize().to_uop());
         continue;
       }
     }
-    SmallVec<UOp, 4> srcs;
-    bool changed = false;
-    for (const UOp& s : n.srcs()) {
-      srcs.push_back(now(s));
-      changed = changed || !(srcs.back() == s);
-    }
-    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
+    now.put(n, now.with_sources(n));
   }
   return now(u);
 }
+
+// What is known of the value of a node or of a sum of nodes.
+struct Known {
+  UOp x;
+  int128 lo, hi;
+};
+Known known_bounds(const UOp& x) { return {x, x.bounds().lo.as_int(), x.bounds().hi.as_int()}; }
 
 // An expression and a variable that stands for it with the bounds that the gate gives.
 struct Stand {
   UOp x, variable;
 };
-std::optional<Stand> stand_for(const UOp& x, int128 lo, int128 hi, size_t number) {
-  const bool fits = lo >= INT64_MIN / 4 && hi <= INT64_MAX / 4;
-  if (!fits || lo > hi) return std::nullopt;
-  return Stand{x, variable("gate" + std::to_string(number), static_cast<int64_t>(lo),
-                           static_cast<int64_t>(hi), x.dtype())};
+std::optional<Stand> stand_for(const Known& k, size_t number) {
+  if (k.lo < INT64_MIN / 4 || k.hi > INT64_MAX / 4 || k.lo > k.hi) return std::nullopt;
+  return Stand{k.x, variable("gate" + std::to_string(number), static_cast<int64_t>(k.lo),
+                             static_cast<int64_t>(k.hi), k.x.dtype())};
 }
 
 struct Bound {
   UOp x;
   std::optional<int128> lo, hi;
+
+  // With what the expression says by itself.
+  Known known() const {
+    const Known own = known_bounds(x);
+    return {x, lo ? std::max(*lo, own.lo) : own.lo, hi ? std::min(*hi, own.hi) : own.hi};
+  }
 };
 // Bounds of expressions that hold where all clauses do. A gated load of a bool is true only where its gate
 // is.
@@ -124,7 +124,7 @@ UOp simplify_by_cases(const UOp& u, const UOp& sum) {
   UOp agreed;
   for (const UOp& x : split_operands(sum, Op::Add)) {
     if (!kIrreducible.contains(x.op()) || x.bounds().lo.less(Scalar(0))) return u;
-    const std::optional<Stand> stand = stand_for(x, 1, x.bounds().hi.as_int(), 0);
+    const std::optional<Stand> stand = stand_for({x, 1, x.bounds().hi.as_int()}, 0);
     if (!stand) return u;
     const UOp one = simplify_with(u, *stand);
     if (one == u || (agreed && !(agreed == one))) return u;
@@ -132,13 +132,6 @@ UOp simplify_by_cases(const UOp& u, const UOp& sum) {
   }
   return agreed;
 }
-
-// What is known of the value of a node or of a sum of nodes.
-struct Known {
-  UOp x;
-  int128 lo, hi;
-};
-Known known_bounds(const UOp& x) { return {x, x.bounds().lo.as_int(), x.bounds().hi.as_int()}; }
 
 // Bounds of the terms of bounded sums: lo <= f*t + rest <= hi bounds t by what the rest may be. False where
 // nothing satisfies all bounds.
@@ -190,10 +183,7 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
   UOp out = u;
   SmallVec<Stand, 4> stands;
   for (const Bound& b : bounds_of(clauses)) {
-    const Bounds& own = b.x.bounds();
-    const int128 lo = b.lo ? std::max(*b.lo, own.lo.as_int()) : own.lo.as_int();
-    const int128 hi = b.hi ? std::min(*b.hi, own.hi.as_int()) : own.hi.as_int();
-    const std::optional<Stand> stand = stand_for(b.x, lo, hi, stands.size());
+    const std::optional<Stand> stand = stand_for(b.known(), stands.size());
     if (!stand || b.x.dtype() != DType::WeakInt) continue;
     stands.push_back(*stand);
     out = simplify_with(out, *stand);
@@ -218,8 +208,7 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   Bounds out = u.bounds();
   auto narrow_by = [&](UOp form) {
     for (size_t i = 0; i < terms.size(); i++)
-      if (const auto s = stand_for(terms[i].x, terms[i].lo, terms[i].hi, i))
-        form = replace_expression(form, s->x, s->variable);
+      if (const auto s = stand_for(terms[i], i)) form = replace_expression(form, s->x, s->variable);
     const Bounds b = simplify(form).bounds();
     if (out.lo.less(b.lo)) out.lo = b.lo;
     if (b.hi.less(out.hi)) out.hi = b.hi;
@@ -227,9 +216,7 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   narrow_by(u);
   for (size_t i = 0; i < bounds.size(); i++) {
     const Bound& b = bounds[i];
-    const Known own = known_bounds(b.x);
-    const std::optional<Stand> stand = stand_for(b.x, b.lo ? std::max(*b.lo, own.lo) : own.lo,
-                                                 b.hi ? std::min(*b.hi, own.hi) : own.hi, terms.size() + i);
+    const std::optional<Stand> stand = stand_for(b.known(), terms.size() + i);
     const std::optional<LinearSum> s = LinearSum::of(b.x);
     if (!stand || !s || s->terms.size() < 2) continue;
     narrow_by(replace_expression(u, stand->x, stand->variable));

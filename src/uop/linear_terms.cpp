@@ -54,8 +54,7 @@ UOp to_uop(const Product& p) {
   // A lone sum takes the constant in.
   if (LinearSum s;
       p.factors.size() == 1 && p.factors[0].op() == Op::Add && s.add_scaled(p.factors[0], p.constant)) {
-    s.normalize();
-    return s.to_uop();
+    return s.normalize().to_uop();
   }
   const UOp chain = join_operands({p.factors.data(), p.factors.size()}, Op::Mul, {});
   return p.constant == 1 ? chain : alu(Op::Mul, {chain, constant(Scalar(p.constant))});
@@ -126,7 +125,7 @@ bool LinearSum::add_scaled(const UOp& u, int128 factor) {
   return true;
 }
 
-void LinearSum::normalize() {
+LinearSum& LinearSum::normalize() {
   std::sort(terms.begin(), terms.end(),
             [](const Term& a, const Term& b) { return structurally_before(a.base, b.base); });
   size_t n = 0;
@@ -138,13 +137,13 @@ void LinearSum::normalize() {
     i = j;
   }
   terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(n), terms.end());
+  return *this;
 }
 
 std::optional<LinearSum> LinearSum::of(const UOp& u) {
   LinearSum s;
   if (!s.add_scaled(u, 1)) return std::nullopt;
-  s.normalize();
-  return s;
+  return s.normalize();
 }
 
 UOp LinearSum::to_uop() const {
@@ -176,6 +175,8 @@ std::optional<IntInterval> interval_of(const LinearSum& s) {
   }
   return out;
 }
+
+bool fits(const Bounds& b, DType d) { return !b.lo.less(min_value(d)) && !max_value(d).less(b.hi); }
 
 int128 const_factor(const UOp& u) {
   if (is_int_const(u)) return u.value().as_int();
@@ -213,8 +214,7 @@ UOp divides(const UOp& u, int128 c) {
         t = {q, t.factor / gcd(c, t.factor)};
       }
     }
-    s->normalize();
-    return s->to_uop();
+    return s->normalize().to_uop();
   }
   if (u.op() == Op::Param && u.param().multiple_of % c == 0)
     return alu(Op::FloorDiv, {u, constant(Scalar(c))});
@@ -233,8 +233,7 @@ UOp divide_exact(const UOp& u, const UOp& v) {
       const std::optional<Product> q = p ? quotient(*p, *divisor) : std::nullopt;
       if (!q || !out.add_scaled(to_uop(*q), 1)) return {};
     }
-    out.normalize();
-    return out.to_uop();
+    return out.normalize().to_uop();
   }
   const std::optional<Product> p = product_of(u);
   const std::optional<Product> q = p ? quotient(*p, *divisor) : std::nullopt;
@@ -329,9 +328,7 @@ UOp normalize_product(const UOp& u) {
   if (extends_normal_product(u)) return {};
   if (is_int_const(u.src(1)) && u.src(0).op() == Op::Add) {
     LinearSum s;
-    if (!s.add_scaled(u, 1)) return {};
-    s.normalize();
-    return s.to_uop();
+    return s.add_scaled(u, 1) ? s.normalize().to_uop() : UOp();
   }
   const std::optional<Product> p = product_of(u);
   if (!p) return {};

@@ -45,7 +45,7 @@ struct LinearSum {
 
   void add(const UOp& base, int128 factor);      // call normalize() afterwards
   bool add_scaled(const UOp& u, int128 factor);  // false as `of`; call normalize() afterwards
-  void normalize();
+  LinearSum& normalize();
   // Terms first, left-associated, then the constant.
   UOp to_uop() const;
   int128 terms_gcd() const;  // of the factors; 0 without terms
@@ -56,6 +56,9 @@ struct IntInterval {
   int128 lo, hi;
 };
 std::optional<IntInterval> interval_of(const LinearSum& s);
+
+// All values in the bounds are values of the integer type.
+bool fits(const Bounds& b, DType d);
 
 // Operands of nested uses of one associative op of one dtype, left to right.
 SmallVec<UOp, 8> split_operands(const UOp& u, Op op);

@@ -1,9 +1,9 @@
 #include "uop/periods.h"
 
 #include "uop/linear_terms.h"
+#include "uop/substitution.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -58,26 +58,20 @@ std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
 // them into its gate: the load runs whatever the selection around it says. So does the loop of a Range, which
 // stays.
 UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, const UOp& gate) {
-  std::unordered_map<const Node*, UOp> done;
-  for (const auto& [from, to] : by) done.emplace(from.node(), to);
+  Substitution now(by);
   for (const UOp& n : toposort(value, [](const UOp& n) { return n.op() != Op::Range; })) {
-    if (done.contains(n.node())) continue;
-    SmallVec<UOp, 8> srcs;
-    bool changed = false;
-    for (const UOp& s : n.srcs()) {
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
-      if (srcs.back() == s) continue;
-      changed = true;
-      if (n.op() != Op::Index || srcs.size() == 1) continue;
-      const UOp now = srcs.back();
-      const bool has_gate = now.op() == Op::Where && now.src(2).is_invalid();
-      srcs.back() = has_gate ? where(now.src(0) & gate, now.src(1), invalid()) : where(gate, now, invalid());
+    if (now.has(n)) continue;
+    const UOp made = now.with_sources(n);
+    SmallVec<UOp, 8> srcs(made.srcs());
+    for (size_t i = 1; n.op() == Op::Index && i < srcs.size(); i++) {
+      const UOp& at = srcs[i];
+      if (at == n.src(i)) continue;
+      const bool has_gate = at.op() == Op::Where && at.src(2).is_invalid();
+      srcs[i] = has_gate ? where(at.src(0) & gate, at.src(1), invalid()) : where(gate, at, invalid());
     }
-    if (changed) done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
+    now.put(n, made.with_srcs(srcs));
   }
-  const auto it = done.find(value.node());
-  return it == done.end() ? value : it->second;
+  return now(value);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ bool depends_on(const UOp& u, const UOp& range) {
   return std::find(open.begin(), open.end(), range.node()) != open.end();
 }
 
-// The reduction of `value` over the sources of `reduce` other than number `but`.
-UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but) {
+// The reduction of `value` over the ranges of `reduce`, but the one that is source number `but`.
+UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but = 0) {
   SmallVec<UOp, 8> srcs{value};
   for (size_t i = 1; i < reduce.n_srcs(); i++)
     if (i != but) srcs.push_back(reduce.src(i));
@@ -126,12 +126,10 @@ UOp exact_side(const UOp& side, DType common) {
   UOp u = side;
   if (is_float(u.dtype())) return {};
   while (u.op() == Op::Cast && is_int(u.src(0).dtype())) {
-    const Bounds& b = u.src(0).bounds();
-    if (b.lo.less(min_value(u.dtype())) || max_value(u.dtype()).less(b.hi)) break;
+    if (!fits(u.src(0).bounds(), u.dtype())) break;
     u = u.src(0);
   }
-  const Bounds& b = u.bounds();
-  if (common != DType::WeakInt && (b.lo.less(min_value(common)) || max_value(common).less(b.hi))) return {};
+  if (common != DType::WeakInt && !fits(u.bounds(), common)) return {};
   return cast(u, DType::WeakInt);
 }
 
@@ -218,10 +216,7 @@ bool is_free_range(const UOp& reduce, size_t i) {
 
 bool never_empty(const UOp& range) { return range.is_const() || !range.src(0).bounds().lo.less(Scalar(1)); }
 
-bool is_kernel_reduce(const UOp& u, Op op) {
-  const ReduceArg& arg = u.arg_as<ReduceArg>();
-  return arg.op == op && arg.n_axes == 0;
-}
+bool is_kernel_reduce(const UOp& u, Op op) { return u.arg_as<ReduceArg>() == ReduceArg{op, 0}; }
 
 // `u` with the range replaced by its value, which may lie outside of the range: addresses made from it are
 // gated.
@@ -327,9 +322,7 @@ UOp factor_out(const Match& m) {
     (leaves ? outside : inside).push_back(f);
   }
   if (outside.empty() || inside.empty()) return {};
-  SmallVec<UOp, 8> srcs(u.srcs().begin(), u.srcs().end());
-  srcs[0] = cast(join_operands({inside.data(), inside.size()}, Op::Mul, {}), u.dtype());
-  UOp out = UOp::make(Op::Reduce, DType::Void, {srcs.data(), srcs.size()}, u.arg());
+  UOp out = reduce_over_rest(u, cast(join_operands(inside, Op::Mul, {}), u.dtype()));
   for (const UOp& f : outside) out = out * f;
   return m.fit(out);
 }
@@ -345,10 +338,8 @@ UOp split_sum(const Match& m) {
     (independent ? outside : inside).push_back(t);
   }
   if (outside.empty() || inside.empty()) return {};
-  auto sum = [&](SmallVec<UOp, 8>& terms) {
-    SmallVec<UOp, 8> srcs(u.srcs().begin(), u.srcs().end());
-    srcs[0] = cast(join_operands({terms.data(), terms.size()}, Op::Add, {}), u.dtype());
-    return UOp::make(Op::Reduce, DType::Void, {srcs.data(), srcs.size()}, u.arg());
+  auto sum = [&](const SmallVec<UOp, 8>& terms) {
+    return reduce_over_rest(u, cast(join_operands(terms, Op::Add, {}), u.dtype()));
   };
   return m.fit(sum(inside) + sum(outside));
 }
@@ -376,17 +367,13 @@ UOp flatten_nested(const Match& m) {
   return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, u.arg());
 }
 
-UOp linear_gate(const Match& m) {
-  const UOp out = unwrap_periods(m.root());
-  return out ? m.fit(out) : UOp();
-}
-
-constexpr auto kReduceRules = rules(rule(op<Op::Where>(x, y, z), fn(linear_gate)),
-                                    rule(op<Op::Reduce>(x, any_srcs()), fn(flatten_nested)),
-                                    rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
-                                    rule(op<Op::Reduce>(x, any_srcs()), fn(collapse_selection)),
-                                    rule(op<Op::Reduce>(op<Op::Mul>(), any_srcs()), fn(factor_out)),
-                                    rule(op<Op::Reduce>(op<Op::Add>(), any_srcs()), fn(split_sum)));
+constexpr auto kReduceRules =
+    rules(rule(op<Op::Where>(x, y, z), fn([](const Match& m) { return unwrap_periods(m.root()); })),
+          rule(op<Op::Reduce>(x, any_srcs()), fn(flatten_nested)),
+          rule(op<Op::Reduce>(x, any_srcs()), fn(drop_unused_range)),
+          rule(op<Op::Reduce>(x, any_srcs()), fn(collapse_selection)),
+          rule(op<Op::Reduce>(op<Op::Mul>(), any_srcs()), fn(factor_out)),
+          rule(op<Op::Reduce>(op<Op::Add>(), any_srcs()), fn(split_sum)));
 
 }  // namespace
 

@@ -28,17 +28,23 @@ constexpr auto ix = x.dtypes(is_exact);    // x, an integer or a bool
 constexpr auto wx = x.dtype(DType::WeakInt);
 constexpr auto folds = any_op<OpSet{Op::Const, Op::Stack}>();
 
-UOp fit_if(const Match& m, const UOp& u) { return u ? m.fit(u) : u; }
+// A function of the root as a right side; an empty result means no rewrite.
+template <UOp (*F)(const UOp&)>
+UOp on_root(const Match& m) {
+  const UOp u = F(m.root());
+  return u ? m.fit(u) : u;
+}
 
 // ---- Invalid
 // Invalid poisons whatever is computed from it. So a gate moves outwards: where it is false, the value above
 // is Invalid too. Gates end up outside of everything but addresses, and no rule below can lose one.
-UOp nothing(const Match&) { return UOp::make(Op::Noop, DType::Void, std::span<const UOp>()); }
+constexpr auto nothing = op<Op::Noop>(no_srcs()).dtype(DType::Void);
+constexpr auto address = op<Op::Index>(buf, idx);
 UOp load_of_nothing(const Match& m) {
   const UOp& u = m.root();
   return m.fit(u.n_srcs() > 1 ? u.src(1) : constant(u.dtype(), Scalar(0)));
 }
-UOp gate_address(const Match& m) { return store(index(m[buf], where(m[gate], m[idx], invalid())), m[val]); }
+constexpr auto gated_store = op<Op::Store>(op<Op::Index>(buf, where(gate, idx, inv)), val);
 
 // Invalid, or lanes of nothing else.
 bool is_nothing(const UOp& u) { return u.is_invalid() || (u.op() == Op::Expand && u.src(0).is_invalid()); }
@@ -84,9 +90,9 @@ constexpr auto kInvalidRules =
           rule(where(a, where(gate, x, inv), y), where((!a) | gate, where(a, x, y), inv)),
           rule(where(a, x, where(gate, y, inv)), where(a | gate, where(a, x, y), inv)),
           rule(op<Op::Load>(op<Op::Index>(buf, inv), any_srcs()), fn(load_of_nothing)),
-          rule(op<Op::Store>(op<Op::Index>(buf, inv), x, any_srcs()), fn(nothing)),
-          rule(op<Op::Store>(x, inv, any_srcs()), fn(nothing)),
-          rule(op<Op::Store>(op<Op::Index>(buf, idx), where(gate, val, inv)), fn(gate_address)));
+          rule(op<Op::Store>(op<Op::Index>(buf, inv), x, any_srcs()), nothing),
+          rule(op<Op::Store>(x, inv, any_srcs()), nothing),
+          rule(op<Op::Store>(address, where(gate, val, inv)), gated_store));
 
 // ---- constants
 // The reference ALU computes them, so folding and running agree by construction. Ring and bit operations
@@ -171,15 +177,14 @@ UOp compare_number_of_bool(const Match& m) {
 constexpr auto kBoolRules = rules(
     rule((x & true).dtype(DType::Bool), x), rule((x | true).dtype(DType::Bool), true),
     rule((x ^ y).dtype(DType::Bool), ne(x, y)), rule(ne(bx, false), x), rule(!!bx, x),
-    rule(!lt(wx, 1), fn([](const Match& m) { return fit_if(m, fold_simplex(m.root())); })),
+    rule(!lt(wx, 1), fn(on_root<fold_simplex>)),
     rule(lt(bx, y), (!x) & y).when([](const Match& m) { return is_bool(m[y].dtype()); }),
     rule((x * y).dtype(DType::Bool), x& y), rule((x + y).dtype(DType::Bool), x | y),
     rule(maximum(x, y).dtype(DType::Bool), x | y), rule(where(x, true, false).dtype(DType::Bool), x),
     rule(where(x, false, true).dtype(DType::Bool), !x), rule(where(x, y, false).dtype(DType::Bool), x& y),
     rule(where(x, true, y).dtype(DType::Bool), x | y).when([](const Match& m) { return !m[y].is_invalid(); }),
     rule(ne(op<Op::Cast>(bx), c0), fn(compare_number_of_bool)), rule(cast(x, DType::Bool), ne(x, 0)),
-    rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool),
-         fn([](const Match& m) { return fit_if(m, fold_clauses(m.root())); })));
+    rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool), fn(on_root<fold_clauses>)));
 
 // ---- casts
 // A step in between changes nothing when it holds every value that comes in.
@@ -256,17 +261,13 @@ bool lists_effects(const UOp& u) {
     if (s.op() == Op::Group || s.op() == Op::Noop) return true;
   return u.op() == Op::Group && u.n_srcs() == 1;
 }
-UOp store_where_it_differs(const Match& m) {
-  const UOp g = m.root().src(1).src(1) == m[val] ? m[gate] : logical_not(m[gate]);
-  return store(index(m[buf], where(g, m[idx], invalid())), m[val]);
-}
-constexpr auto address = op<Op::Index>(buf, idx);
 
 constexpr auto kStructureRules =
-    rules(rule(op<Op::Store>(x, op<Op::Load>(x)), fn(nothing)),
-          rule(op<Op::Store>(address, where(gate, val, op<Op::Load>(address))), fn(store_where_it_differs)),
-          rule(op<Op::Store>(address, where(gate, op<Op::Load>(address), val)), fn(store_where_it_differs)),
-          rule(op<Op::End>(op<Op::Noop>(no_srcs()), any_srcs()), fn(nothing)),
+    rules(rule(op<Op::Store>(x, op<Op::Load>(x)), nothing),
+          rule(op<Op::Store>(address, where(gate, val, op<Op::Load>(address))), gated_store),
+          rule(op<Op::Store>(address, where(gate, op<Op::Load>(address), val)),
+               op<Op::Store>(op<Op::Index>(buf, where(!gate, idx, inv)), val)),
+          rule(op<Op::End>(op<Op::Noop>(no_srcs()), any_srcs()), nothing),
           rule(any_op<OpSet{Op::Sink, Op::Group}>().arg_if(lists_effects), fn(flatten_effects)),
           rule(op<Op::After>(x), x),
           rule(any_op<OpSet{Op::Reduce, Op::End}>(x, any_srcs()), fn(drop_constant_ranges)),
@@ -311,11 +312,9 @@ UOp narrow_to_32_bits(const Match& m) {
   constexpr DType d = DType::Int32;
   auto narrow = [](const UOp& s) {
     if (s.op() == Op::Cast && casts_losslessly(s.src(0).dtype(), d)) return cast(s.src(0), d);
-    const bool fits = s.is_const() && !s.value().less(min_value(d)) && !max_value(d).less(s.value());
-    return fits ? constant(d, s.value()) : UOp();
+    return s.is_const() && fits(s.bounds(), d) ? constant(d, s.value()) : UOp();
   };
-  const Bounds& b = u.bounds();
-  if (b.lo.less(min_value(d)) || max_value(d).less(b.hi)) return {};
+  if (!fits(u.bounds(), d)) return {};
   const UOp x = narrow(u.src(0)), y = narrow(u.src(1));
   return x && y ? cast(alu(u.op(), {x, y}), u.dtype()) : UOp();
 }
@@ -394,27 +393,18 @@ constexpr auto kPowRules =
 // the rational number; linear_terms, divmod and comparison prove their steps. Typed integers computed from
 // indices are computed as indices, where bounds say that nothing wraps, so that they are seen through.
 constexpr OpSet kLiftedOps = {Op::Add, Op::Mul, Op::Max, Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe};
-constexpr auto kIndexRules =
-    rules(rule((x + y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, normalize_sum(m.root())); })),
-          rule((x * y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, normalize_product(m.root())); })),
-          rule((x + y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, recombine_divmod(m.root())); })),
-          rule((x + y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, merge_select_terms(m.root())); })),
-          rule((x / y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, fold_floordiv(m.root())); })),
-          rule((x % y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, fold_floormod(m.root())); })),
-          rule(lt(ix, y), fn([](const Match& m) { return fit_if(m, fold_lt(m.root())); })),
-          rule(ne(wx, y), fn([](const Match& m) { return fit_if(m, fold_ne(m.root())); })),
-          rule(any_op<kSortedOps>(wx, y), fn(order_operands)), rule(ne(bx, y), fn(order_operands)),
-          rule(any_op<kChainedOps>(x, y).dtype(DType::WeakInt),
-               fn([](const Match& m) { return fit_if(m, normalize_chain(m.root())); })),
-          rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
-          rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
-          rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
+constexpr auto kIndexRules = rules(
+    rule((x + y).dtype(DType::WeakInt), fn(on_root<normalize_sum>)),
+    rule((x * y).dtype(DType::WeakInt), fn(on_root<normalize_product>)),
+    rule((x + y).dtype(DType::WeakInt), fn(on_root<recombine_divmod>)),
+    rule((x + y).dtype(DType::WeakInt), fn(on_root<merge_select_terms>)),
+    rule(any_op<OpSet{Op::FloorDiv, Op::FloorMod}>(x, y).dtype(DType::WeakInt), fn(on_root<fold_division>)),
+    rule(lt(ix, y), fn(on_root<fold_lt>)), rule(ne(wx, y), fn(on_root<fold_ne>)),
+    rule(any_op<kSortedOps>(wx, y), fn(order_operands)), rule(ne(bx, y), fn(order_operands)),
+    rule(any_op<kChainedOps>(x, y).dtype(DType::WeakInt), fn(on_root<normalize_chain>)),
+    rule(any_op<kLiftedOps>(cast(x), cast(y)), fn(lift_to_index)),
+    rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
+    rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
 // ---- selections
 // Below c ? t : f, c is true in t and false in f; what two selections of one condition make is selected by

@@ -1,4 +1,5 @@
 // Walks over the graph; all with explicit stacks.
+#include "uop/substitution.h"
 #include "uop/uop.h"
 
 #include <algorithm>
@@ -88,22 +89,10 @@ bool reaches(const UOp& root, const UOp& node) {
 }
 
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
-  std::unordered_map<const Node*, UOp> done;
-  for (const auto& [from, to] : map) done.emplace(from.node(), to);
-  std::vector<UOp> order = post_order(root, true, [&](const Node* n) { return !done.contains(n); });
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& u : order) {
-    bool changed = false;
-    srcs.clear();
-    for (const UOp& s : u.srcs()) {
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
-      changed = changed || !(srcs.back() == s);
-    }
-    if (changed) done.emplace(u.node(), u.with_srcs({srcs.data(), srcs.size()}));
-  }
-  const auto it = done.find(root.node());
-  return it == done.end() ? root : it->second;
+  Substitution now(map);
+  for (const UOp& u : post_order(root, true, [&](const Node* n) { return !now.has(UOp(n)); }))
+    now.put(u, now.with_sources(u));
+  return now(root);
 }
 
 // Nodes that differ but have equal op, dtype, arg and source count differ in some source, so following the

@@ -1,11 +1,12 @@
 #include "codegen/decompose/index_types.h"
 
+#include "uop/linear_terms.h"
+
 #include <unordered_map>
 
 namespace lathe {
 namespace {
 
-bool fits(const Bounds& b, DType d) { return !b.lo.less(min_value(d)) && !max_value(d).less(b.hi); }
 DType index_dtype(const Bounds& b) { return fits(b, DType::Int32) ? DType::Int32 : DType::Int64; }
 bool is_weak_const(const UOp& u) { return u.is_const() && is_weak(u.dtype()); }
 bool is_memory(const UOp& u) {
