@@ -1,46 +1,29 @@
 #include "uop/expression.h"
 
-#include "uop/arg_kind.h"
+#include <algorithm>
 
 namespace lathe {
 namespace {
 
-// How tightly an operator binds; 0 for what is no infix operator.
-int precedence(Op op) {
-  switch (op) {
-    case Op::Mul:
-    case Op::FloorDiv:
-    case Op::FloorMod:
-    case Op::FDiv: return 6;
-    case Op::Add:
-    case Op::Sub: return 5;
-    case Op::Shl:
-    case Op::Shr: return 4;
-    case Op::And: return 3;
-    case Op::Xor: return 2;
-    case Op::Or: return 1;
-    default: return 0;
-  }
-}
+struct Infix {
+  Op op;
+  std::string_view text;
+  int precedence;  // how tightly it binds; 0: always in parentheses
+};
+constexpr Infix kInfix[] = {{Op::Mul, "*", 6},    {Op::FloorDiv, "//", 6}, {Op::FloorMod, "%", 6},
+                            {Op::FDiv, "/", 6},   {Op::Add, "+", 5},       {Op::Sub, "-", 5},
+                            {Op::Shl, "<<", 4},   {Op::Shr, ">>", 4},      {Op::And, "&", 3},
+                            {Op::Xor, "^", 2},    {Op::Or, "|", 1},        {Op::CmpLt, "<", 0},
+                            {Op::CmpNe, "!=", 0}, {Op::CmpEq, "==", 0}};
 
-std::string_view infix(Op op) {
-  switch (op) {
-    case Op::Mul: return "*";
-    case Op::FloorDiv: return "//";
-    case Op::FloorMod: return "%";
-    case Op::FDiv: return "/";
-    case Op::Add: return "+";
-    case Op::Sub: return "-";
-    case Op::Shl: return "<<";
-    case Op::Shr: return ">>";
-    case Op::And: return "&";
-    case Op::Xor: return "^";
-    case Op::Or: return "|";
-    case Op::CmpLt: return "<";
-    case Op::CmpNe: return "!=";
-    case Op::CmpEq: return "==";
-    default: return "";
-  }
+const Infix* find_infix(Op op) {
+  const auto row =
+      std::find_if(std::begin(kInfix), std::end(kInfix), [op](const Infix& i) { return i.op == op; });
+  return row == std::end(kInfix) ? nullptr : row;
+}
+int precedence(Op op) {
+  const Infix* row = find_infix(op);
+  return row ? row->precedence : 0;
 }
 
 bool is_negative(const UOp& u) {
@@ -98,6 +81,15 @@ class Writer {
     list(args);
     text(")");
   }
+  // `$i` is source i, `@i` the same in parentheses where it is an infix operator.
+  void form(const UOp& u, std::string_view pattern) {
+    for (size_t at = pattern.find_first_of("$@"); at != pattern.npos; at = pattern.find_first_of("$@")) {
+      text(std::string(pattern.substr(0, at)));
+      node(u.src(static_cast<size_t>(pattern[at + 1] - '0')), pattern[at] == '$');
+      pattern.remove_prefix(at + 2);
+    }
+    text(std::string(pattern));
+  }
 
   void write(const UOp& u, const Task& task) {
     depth_ = task.depth;
@@ -121,38 +113,19 @@ class Writer {
     if (u.op() == Op::Add && is_negative(u.src(1))) {
       text(u.src(1).value().to_string());  // a-5
     } else {
-      text(std::string(infix(u.op())));
+      text(std::string(find_infix(u.op())->text));
       node(u.src(1), right > p);
     }
     if (!bare) text(")");
   }
 
   void write_alu(const UOp& u) {
-    if (u.op() == Op::CmpNe && u.src(1).is_const() && u.src(1).value() == Scalar(true)) {
-      text("!");
-      return node(u.src(0), false);
-    }
-    if (has_flag(u.op(), kComparison)) {
-      text("(");
-      node(u.src(0), true);
-      text(std::string(infix(u.op())));
-      node(u.src(1), true);
-      return text(")");
-    }
+    if (u.op() == Op::CmpNe && u.src(1).is_const() && u.src(1).value() == Scalar(true)) return form(u, "!@0");
+    if (has_flag(u.op(), kComparison)) return form(u, fmt::format("($0{}$1)", find_infix(u.op())->text));
     switch (u.op()) {
-      case Op::Where:
-        text("(");
-        node(u.src(1), true);
-        text(" if ");
-        node(u.src(0), true);
-        text(" else ");
-        node(u.src(2), true);
-        return text(")");
-      case Op::Reciprocal:
-      case Op::Neg:
-        text(u.op() == Op::Neg ? "(-" : "(1/");
-        node(u.src(0), false);
-        return text(")");
+      case Op::Where: return form(u, "($1 if $0 else $2)");
+      case Op::Reciprocal: return form(u, "(1/@0)");
+      case Op::Neg: return form(u, "(-@0)");
       case Op::MulAcc:
         text("(");
         node(u.src(0), precedence(u.src(0).op()) >= precedence(Op::Mul));
@@ -188,11 +161,8 @@ class Writer {
       }
     } else if (u.n_srcs() == 3 && u.src(1).n_srcs() == u.src(2).n_srcs()) {
       for (size_t i = 0; i < u.src(1).n_srcs(); i++) {
-        text(i ? ", (" : "(");
-        node(u.src(1).src(i), true);
-        text(", ");
-        node(u.src(2).src(i), true);
-        text(")");
+        const UOp pair[] = {u.src(1).src(i), u.src(2).src(i)};
+        call(i ? ", " : "", pair);
       }
     } else {
       for (size_t i = 1; i < u.n_srcs(); i++) list(u.src(i).srcs());
@@ -214,13 +184,8 @@ class Writer {
       case Op::Cast:
         if (u.src(0).is_const() && u.src(0).dtype() == weak_dtype(u.src(0).value()))
           return node(u.src(0), true);
-        text(fmt::format("({})(", dtype_name(u.dtype())));
-        node(u.src(0), true);
-        return text(")");
-      case Op::Bitcast:
-        text("bitcast(");
-        node(u.src(0), true);
-        return text(fmt::format(", {})", dtype_name(u.dtype())));
+        return form(u, fmt::format("({})($0)", dtype_name(u.dtype())));
+      case Op::Bitcast: return form(u, fmt::format("bitcast($0, {})", dtype_name(u.dtype())));
       case Op::Stack:
         text("{");
         list(u.srcs());
