@@ -14,9 +14,7 @@ Bounds full(DType d) { return {min_value(d), max_value(d)}; }
 
 bool exact(const UOp& u) { return is_int(u.dtype()) || is_bool(u.dtype()); }
 
-struct Interval {
-  int128 lo, hi;
-};
+using Interval = IntInterval;
 bool contains(DType d, Interval i) { return i.lo >= min_value(d).as_int() && i.hi <= max_value(d).as_int(); }
 constexpr int128 kHuge = static_cast<int128>(1)
                          << 124;  // beyond any index; sums and small multiples cannot overflow
@@ -49,21 +47,17 @@ Bounds of_product(DType d, Interval a, Interval b) {
   if (__builtin_mul_overflow(a.lo, b.lo, &corner[0]) || __builtin_mul_overflow(a.lo, b.hi, &corner[1]) ||
       __builtin_mul_overflow(a.hi, b.lo, &corner[2]) || __builtin_mul_overflow(a.hi, b.hi, &corner[3]))
     return full(d);
-  return fit(d, *std::min_element(corner, corner + 4), *std::max_element(corner, corner + 4));
+  const auto [lo, hi] = std::minmax_element(corner, corner + 4);
+  return fit(d, *lo, *hi);
 }
 
 // Quotients are monotonic in each operand while the divisor keeps one sign, so the corners bound them.
 Bounds of_quotient(Op op, DType d, Interval a, Interval b) {
   if (a.lo > a.hi) return fit(d, 0, 0);
   if (b.lo <= 0 && b.hi >= 0) return full(d);
-  const int128 num[2] = {a.lo, a.hi}, den[2] = {b.lo, b.hi};
-  int128 lo = 0, hi = 0;
-  for (int i = 0; i < 4; i++) {
-    const int128 n = num[i & 1], m = den[i >> 1];
-    const int128 q = op == Op::CDiv ? n / m : floor_div(n, m);
-    lo = i ? std::min(lo, q) : q;
-    hi = i ? std::max(hi, q) : q;
-  }
+  const auto divide = [op](int128 n, int128 m) { return op == Op::CDiv ? n / m : floor_div(n, m); };
+  const auto [lo, hi] =
+      std::minmax({divide(a.lo, b.lo), divide(a.lo, b.hi), divide(a.hi, b.lo), divide(a.hi, b.hi)});
   return fit(d, lo, hi);
 }
 
@@ -147,10 +141,8 @@ Bounds of_cast(const UOp& u) {
   if (is_float(d)) return {cast_scalar(b.lo, d), cast_scalar(b.hi, d)};
   if (is_bool(d))
     return exact(x) && (Scalar(0).less(b.lo) || b.hi.less(Scalar(0))) ? Bounds{true, true} : full(d);
-  if (is_float(x.dtype())) {
-    if (!std::isfinite(b.lo.as_double()) || !std::isfinite(b.hi.as_double())) return full(d);
-    return fit(d, b.lo.as_int(), b.hi.as_int());
-  }
+  if (is_float(x.dtype()) && (!std::isfinite(b.lo.as_double()) || !std::isfinite(b.hi.as_double())))
+    return full(d);
   return fit(d, b.lo.as_int(), b.hi.as_int());
 }
 
@@ -187,16 +179,13 @@ Bounds compute(const UOp& u) {
   switch (u.op()) {
     case Op::Const: return u.is_invalid() ? full(DType::Bool) : Bounds{u.value(), u.value()};
     case Op::Range:
-    case Op::Special: {
-      const Bounds& end = u.src(0).bounds();
-      return {Scalar(0), Scalar(end.hi.as_int() - 1)};
-    }
+    case Op::Special: return {Scalar(0), Scalar(u.src(0).bounds().hi.as_int() - 1)};
     case Op::Param:
     case Op::Buffer:
       if (const auto& b = u.param().bounds)
         return {cast_scalar(b->first, u.dtype()), cast_scalar(b->second, u.dtype())};
       return full(u.dtype());
-    case Op::After: return u.src(0).bounds();
+    case Op::After:
     case Op::Index: return u.src(0).bounds();
     case Op::Stack: return u.n_srcs() ? hull(u, 0) : full(u.dtype());
     case Op::Cast: return of_cast(u);

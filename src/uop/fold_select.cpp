@@ -31,6 +31,11 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
   return now(u);
 }
 
+// Two selections of which one branch is constant in both: there what is made of them folds.
+bool share_constant_branch(const UOp& a, const UOp& b) {
+  return (a.src(1).is_const() && b.src(1).is_const()) || (a.src(2).is_const() && b.src(2).is_const());
+}
+
 }  // namespace
 
 UOp push_op_into_gate(const Match& m) {
@@ -49,9 +54,7 @@ UOp push_op_into_gate(const Match& m) {
 UOp merge_selects(const Match& m) {
   const UOp &u = m.root(), &a = u.src(0), &b = u.src(1);
   if (a.op() != Op::Where || b.op() != Op::Where || !(a.src(0) == b.src(0))) return {};
-  const bool both_true = a.src(1).is_const() && b.src(1).is_const();
-  const bool both_false = a.src(2).is_const() && b.src(2).is_const();
-  if (!both_true && !both_false) return {};
+  if (!share_constant_branch(a, b)) return {};
   if (a.src(2).is_invalid() || b.src(2).is_invalid()) return {};
   // Weak branches are committed first, each at the type of its selection.
   const auto merged = [&](size_t i) {
@@ -75,8 +78,7 @@ UOp merge_select_terms(const UOp& sum) {
     for (size_t j = i + 1; j < s->terms.size(); j++) {
       const UOp& b = s->terms[j].base;
       if (b.op() != Op::Where || !(a.src(0) == b.src(0)) || is_gated(b)) continue;
-      const bool adds_nothing = (a.src(1).is_const() && b.src(1).is_const()) ||
-                                (a.src(2).is_const() && b.src(2).is_const()) ||
+      const bool adds_nothing = share_constant_branch(a, b) ||
                                 (a.src(1).is_const(Scalar(0)) && b.src(2).is_const(Scalar(0))) ||
                                 (a.src(2).is_const(Scalar(0)) && b.src(1).is_const(Scalar(0)));
       if (!adds_nothing) continue;

@@ -23,6 +23,10 @@ bool depends_on(const UOp& u, const UOp& range) {
   return std::find(open.begin(), open.end(), range.node()) != open.end();
 }
 
+bool depends_on_some(const UOp& u, std::span<const UOp> ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const UOp& r) { return depends_on(u, r); });
+}
+
 // The reduction of `value` over the ranges of `reduce`, but the one that is source number `but`.
 UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but = 0) {
   SmallVec<UOp, 8> srcs{value};
@@ -312,8 +316,7 @@ UOp factor_out(const Match& m) {
     return {};
   SmallVec<UOp, 8> inside, outside;
   for (const UOp& f : split_operands(u.src(0), Op::Mul)) {
-    bool leaves = true;
-    for (const UOp& r : ranges) leaves = leaves && !depends_on(f, r);
+    bool leaves = !depends_on_some(f, ranges);
     if (op == Op::Max) {
       // Floats have bounds only as constants; a product of typed integers may wrap, and then order is lost.
       leaves = leaves && !f.bounds().lo.less(Scalar(0)) && (f.is_const() || u.dtype() == DType::WeakInt) &&
@@ -332,11 +335,8 @@ UOp split_sum(const Match& m) {
   const UOp& u = m.root();
   if (!is_kernel_reduce(u, Op::Add) || is_float(u.dtype()) || is_bool(u.dtype())) return {};
   SmallVec<UOp, 8> inside, outside;
-  for (const UOp& t : split_operands(u.src(0), Op::Add)) {
-    bool independent = true;
-    for (size_t i = 1; i < u.n_srcs(); i++) independent = independent && !depends_on(t, u.src(i));
-    (independent ? outside : inside).push_back(t);
-  }
+  for (const UOp& t : split_operands(u.src(0), Op::Add))
+    (depends_on_some(t, u.srcs().subspan(1)) ? inside : outside).push_back(t);
   if (outside.empty() || inside.empty()) return {};
   auto sum = [&](const SmallVec<UOp, 8>& terms) {
     return reduce_over_rest(u, cast(join_operands(terms, Op::Add, {}), u.dtype()));

@@ -99,34 +99,24 @@ constexpr auto kInvalidRules =
 // truncate at the end, so a literal beyond the type of its neighbour may stand there; kCommitOps look at its
 // value, which is the truncated one.
 constexpr OpSet kCommitOps = {Op::CmpLt, Op::CmpNe, Op::Max, Op::FloorDiv, Op::FloorMod};
-UOp commit_literal(const Match& m) {
+UOp commit_literals(const Match& m) {
   const UOp& u = m.root();
-  const bool left = u.src(0).is_const();
-  const UOp &literal = u.src(left ? 0 : 1), &x = u.src(left ? 1 : 0);
-  if (literal.dtype() != DType::WeakInt || !is_typed_int(x.dtype()) || !literal.is_const()) return {};
-  const UOp committed = constant(x.dtype(), literal.value());
-  if (committed.value().equals(literal.value())) return {};
-  return alu(u.op(), {left ? committed : x, left ? x : committed});
-}
-
-UOp commit_branches(const Match& m) {
-  const UOp& u = m.root();
-  SmallVec<UOp, 3> srcs(u.srcs().begin(), u.srcs().end());
-  bool changed = false;
+  const DType d = u.op() == Op::Where ? u.dtype() : join(u.src(0).dtype(), u.src(1).dtype());
+  if (!is_typed_int(d)) return {};
+  SmallVec<UOp, 3> srcs(u.srcs());
   for (UOp& s : srcs) {
     if (!s.is_const() || s.dtype() != DType::WeakInt) continue;
-    const UOp committed = constant(u.dtype(), s.value());
-    if (committed.value().equals(s.value())) continue;
-    s = committed;
-    changed = true;
+    const UOp committed = constant(d, s.value());
+    if (!committed.value().equals(s.value())) s = committed;
   }
-  return changed ? u.with_srcs({srcs.data(), srcs.size()}) : UOp();
+  return u.with_srcs(srcs);
 }
 
 constexpr auto kFoldRules = rules(
-    rule(any_op<kCommitOps>(x, c0), fn(commit_literal)), rule(any_op<kCommitOps>(c0, x), fn(commit_literal)),
-    rule(where(x, c0, y).dtypes(is_typed_int), fn(commit_branches)),
-    rule(where(x, y, c0).dtypes(is_typed_int), fn(commit_branches)),
+    rule(any_op<kCommitOps>(x, c0), fn(commit_literals)),
+    rule(any_op<kCommitOps>(c0, x), fn(commit_literals)),
+    rule(where(x, c0, y).dtypes(is_typed_int), fn(commit_literals)),
+    rule(where(x, y, c0).dtypes(is_typed_int), fn(commit_literals)),
     rule(any_op<kUnaryOps>(folds), fn(fold_constants)),
     rule(any_op<kBinaryOps>(folds, folds), fn(fold_constants)),
     rule(any_op<kTernaryOps>(folds, folds, folds), fn(fold_constants)),

@@ -35,33 +35,32 @@ std::vector<UOp> post_order(const UOp& root, bool enter_calls, Enter enter) {
   return out;
 }
 
-int compare_scalar(const Scalar& a, const Scalar& b) {
-  if (a == b) return 0;
-  if (a.kind() != b.kind()) return a.kind() < b.kind() ? -1 : 1;
-  if (a.less(b)) return -1;
-  if (b.less(a)) return 1;
-  return a.hash() < b.hash() ? -1 : 1;
+template <class T>
+int compare(const T& a, const T& b) {
+  return a < b ? -1 : b < a;
 }
 
-int compare_param(const ParamArg& a, const ParamArg& b) {
-  auto key = [](const ParamArg& p) {
-    return std::tie(p.slot, p.dtype, p.bounds, p.multiple_of, p.name, p.space, p.device);
-  };
-  return key(a) < key(b) ? -1 : key(b) < key(a) ? 1 : 0;
+int compare_scalar(const Scalar& a, const Scalar& b) {
+  if (a == b) return 0;
+  if (a.kind() != b.kind()) return compare(a.kind(), b.kind());
+  if (a.less(b)) return -1;
+  return b.less(a) ? 1 : compare(a.hash(), b.hash());
 }
 
 int compare_arg(const Arg& a, const Arg& b) {
-  if (a.index() != b.index()) return a.index() < b.index() ? -1 : 1;
+  if (a.index() != b.index()) return compare(a.index(), b.index());
   if (const auto* s = std::get_if<Scalar>(&a)) return compare_scalar(*s, std::get<Scalar>(b));
   if (const auto* r = std::get_if<RangeArg>(&a)) {
     const auto& q = std::get<RangeArg>(b);
-    return std::tie(r->id, r->type) < std::tie(q.id, q.type)
-               ? -1
-               : std::tie(q.id, q.type) < std::tie(r->id, r->type);
+    return compare(std::tie(r->id, r->type), std::tie(q.id, q.type));
   }
-  if (const auto* p = std::get_if<ParamPtr>(&a)) return compare_param(**p, *std::get<ParamPtr>(b));
-  if (same_arg(a, b)) return 0;
-  return hash_arg(a, {}) < hash_arg(b, {}) ? -1 : 1;
+  if (const auto* p = std::get_if<ParamPtr>(&a)) {
+    const auto key = [](const ParamArg& p) {
+      return std::tie(p.slot, p.dtype, p.bounds, p.multiple_of, p.name, p.space, p.device);
+    };
+    return compare(key(**p), key(*std::get<ParamPtr>(b)));
+  }
+  return same_arg(a, b) ? 0 : compare(hash_arg(a, {}), hash_arg(b, {}));
 }
 
 }  // namespace
@@ -74,18 +73,12 @@ std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>
 }
 
 bool reaches(const UOp& root, const UOp& node) {
-  std::unordered_set<const Node*> seen{root.node()};
-  std::vector<const Node*> stack{root.node()};
-  while (!stack.empty()) {
-    const Node* n = stack.back();
-    stack.pop_back();
-    if (n == node.node()) return true;
-    for (size_t i = 0; i < n->n_srcs; i++) {
-      const Node* s = n->src_begin()[i].node();
-      if (seen.insert(s).second) stack.push_back(s);
-    }
-  }
-  return false;
+  bool found = false;
+  post_order(root, true, [&](const Node* n) {
+    found = found || n == node.node();
+    return !found;
+  });
+  return found;
 }
 
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
@@ -100,13 +93,13 @@ UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
 int compare_structure(const UOp& a, const UOp& b) {
   const Node *x = a.node(), *y = b.node();
   while (x != y) {
-    if (x->op != y->op) return x->op < y->op ? -1 : 1;
+    if (x->op != y->op) return compare(x->op, y->op);
     if (const int c = compare_arg(x->arg, y->arg)) return c;
-    if (x->dtype != y->dtype) return x->dtype < y->dtype ? -1 : 1;
+    if (x->dtype != y->dtype) return compare(x->dtype, y->dtype);
     const size_t n = std::min(x->n_srcs, y->n_srcs);
     size_t i = 0;
     while (i < n && x->src_begin()[i] == y->src_begin()[i]) i++;
-    if (i == n) return x->n_srcs < y->n_srcs ? -1 : 1;
+    if (i == n) return compare(x->n_srcs, y->n_srcs);
     const Node* next_x = x->src_begin()[i].node();
     y = y->src_begin()[i].node();
     x = next_x;
@@ -149,25 +142,24 @@ size_t first_closed(const Node* n) {
 }
 
 const RangeSet* compute_ranges(const Node* n) {
-  RangeSet out;
-  const RangeSet* only = nullptr;
+  RangeSet merged;
+  const RangeSet* open = &merged;
   auto merge = [&](const RangeSet* s) {
-    if (s->empty() || s == only) return;
-    if (!only && out.empty()) {
-      only = s;
+    if (s->empty() || s == open) return;
+    if (open->empty()) {
+      open = s;
       return;
     }
-    RangeSet merged;
-    const RangeSet& left = only ? *only : out;
-    std::set_union(left.begin(), left.end(), s->begin(), s->end(), std::back_inserter(merged), range_before);
-    out = std::move(merged);
-    only = nullptr;
+    RangeSet both;
+    std::set_union(open->begin(), open->end(), s->begin(), s->end(), std::back_inserter(both), range_before);
+    merged = std::move(both);
+    open = &merged;
   };
   const size_t closed = first_closed(n);
   for (size_t i = 0; i < closed; i++) merge(n->src_begin()[i].node()->ranges.load());
   if (n->op == Op::Range) merge(intern_ranges({n}));
-  if (closed == n->n_srcs) return only ? only : intern_ranges(out);
-  if (only) out = *only;
+  if (closed == n->n_srcs) return open == &merged ? intern_ranges(merged) : open;
+  RangeSet out = *open;
   // A closed range's own end expression may stay open around it: only the named Ranges themselves close.
   std::erase_if(out, [&](const Node* r) {
     for (size_t i = closed; i < n->n_srcs; i++)
