@@ -6,7 +6,8 @@ namespace {
 
 constexpr OpSet kChains{Op::Add, Op::Mul, Op::Xor, Op::Or, Op::And};
 
-bool is_plain_integer(DType d) { return is_int(d) && bit_width(d) >= 32; }
+// Results that may leave the type and then wrap.
+constexpr OpSet kWraps{Op::Add, Op::Sub, Op::Mul, Op::Shl, Op::Neg, Op::MulAcc};
 
 }  // namespace
 
@@ -17,24 +18,15 @@ std::string CWriter::spelled(const UOp& u, const std::string& a, const std::stri
   return fmt::format(fmt::runtime(info(u.op()).spelling), chained ? without_parentheses(a) : a, b, c);
 }
 
-CWriter::Value CWriter::alu(const UOp& u) {
-  check_operands(u);
-  const int64_t n = lanes_of(u);
-  Value v = n ? vector_alu(u, n) : scalar_alu(u);
-  if (is_rounded(u.dtype()) && u.op() != Op::Where && u.op() != Op::Max)
-    v = {fmt::format("{}({})", helpers_.round(u.dtype(), n), without_parentheses(v.text))};
-  return v;
-}
-
 // Ops that are a function call on both scalars and vectors; empty for others.
 std::string CWriter::function_alu(const UOp& u, int64_t n) {
   const CElement e = register_element(u.dtype());
   const auto operand = [&](size_t i) {
     return without_parentheses(n ? lanes(u.src(i), n) : scalar(u.src(i)));
   };
-  if (u.op() == Op::Sqrt) return fmt::format("{}({})", helpers_.square_root(e, n), operand(0));
-  if (u.op() == Op::Trunc)
-    return is_float(u.dtype()) ? fmt::format("{}({})", helpers_.truncate(e, n), operand(0)) : operand(0);
+  if (u.op() == Op::Trunc && !is_float(u.dtype())) return operand(0);
+  if (u.op() == Op::Sqrt || u.op() == Op::Trunc)
+    return fmt::format("{}({})", helpers_.rounding(u.op() == Op::Sqrt ? "sqrt" : "trunc", e, n), operand(0));
   if (u.op() == Op::Max && !is_bool(u.dtype()))
     return fmt::format("{}({}, {})", helpers_.max(e, n), operand(0), operand(1));
   return "";
@@ -43,6 +35,7 @@ std::string CWriter::function_alu(const UOp& u, int64_t n) {
 // ---- scalars
 
 CWriter::Value CWriter::scalar_alu(const UOp& u) {
+  check_operands(u);
   const DType d = u.dtype();
   const std::string a = scalar(u.src(0)), b = u.n_srcs() > 1 ? scalar(u.src(1)) : "",
                     c = u.n_srcs() > 2 ? scalar(u.src(2)) : "";
@@ -51,16 +44,14 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
     if (u.op() == Op::Add || u.op() == Op::Max) return {fmt::format("({}|{})", a, b)};
     if (u.op() == Op::Mul) return {fmt::format("({}&{})", a, b)};
     if (u.op() != Op::Xor && u.op() != Op::Or && u.op() != Op::And && u.op() != Op::Where)
-      cannot_render(u, dialect_.name);
+      cannot_render(u, kLanguage);
     return {spelled(u, a, b, c), u.op()};
   }
-  if (u.op() == Op::Reciprocal)
-    return {fmt::format("({}/{})", float_literal(is_rounded(d) ? DType::Float32 : d, 1.0), a)};
-  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl ||
-                     u.op() == Op::Neg || u.op() == Op::MulAcc;
+  if (u.op() == Op::Reciprocal) return {fmt::format("({}/{})", float_literal(d, 1.0), a)};
+  const bool wraps = kWraps.contains(u.op());
   if (!is_int(d) || has_flag(u.op(), kComparison) || u.op() == Op::Where)
     return {spelled(u, a, b, c), u.op()};
-  if (is_plain_integer(d) && (!wraps || is_unsigned(d) || (u.op() != Op::MulAcc && cannot_overflow(u))))
+  if (bit_width(d) >= 32 && (!wraps || is_unsigned(d) || (u.op() != Op::MulAcc && cannot_overflow(u))))
     return {spelled(u, a, b, c), u.op()};
   // Signed overflow is undefined and narrow operands become int: wrap in an unsigned type, then come back.
   const std::string t = scalar_type(d);
@@ -72,40 +63,38 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
 
 // ---- vectors
 
+CWriter::Value CWriter::vector_where(const UOp& u, int64_t n) {
+  CElement e = register_element(u.dtype());
+  const bool masks = is_bool(u.dtype());
+  if (masks)
+    for (size_t i = 1; i < 3; i++)
+      if (lanes_of(u.src(i))) e.bits = std::max(e.bits, value(u.src(i)).mask_bits);
+  const std::string a = lanes(u.src(1), n, e.bits), b = lanes(u.src(2), n, e.bits);
+  const int mask_bits = masks ? e.bits : 0;
+  if (lanes_of(u.src(0)) == 0)
+    return {fmt::format("({} ? {} : {})", scalar(u.src(0)), a, b), Op::Noop, mask_bits};
+  return {fmt::format("{}({}, {}, {})", helpers_.where(e, n), lanes(u.src(0), n, e.bits), a, b), Op::Noop,
+          mask_bits};
+}
+
 CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
-  const DType d = u.dtype();
-  if (has_flag(u.op(), kComparison))
-    return is_bool(u.src(0).dtype()) ? vector_bool(u, n) : vector_compare(u, n);
-  if (u.op() == Op::Where) {
-    int bits = register_element(d).bits;
-    if (is_bool(d))
-      for (size_t i = 1; i < 3; i++)
-        if (lanes_of(u.src(i))) bits = std::max(bits, value(u.src(i)).mask_bits);
-    const std::string a = lanes(u.src(1), n, bits), b = lanes(u.src(2), n, bits);
-    if (lanes_of(u.src(0)) == 0)
-      return {fmt::format("({} ? {} : {})", scalar(u.src(0)), a, b), Op::Noop, is_bool(d) ? bits : 0};
-    const CElement e = is_bool(d) ? CElement{'i', bits} : register_element(d);
-    return {fmt::format("{}({}, {}, {})", helpers_.where(e, n), lanes(u.src(0), n, bits), a, b), Op::Noop,
-            is_bool(d) ? bits : 0};
+  check_operands(u);
+  const DType d = u.dtype(), from = u.src(0).dtype();
+  if (u.op() == Op::Where) return vector_where(u, n);
+  if (is_bool(d) && is_bool(from)) return vector_bool(u, n);
+  if (is_bool(d)) {
+    const int bits = register_element(from).bits;
+    return {fmt::format("(({}){})", helpers_.vector_type({'i', bits}, n),
+                        spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), "")),
+            Op::Noop, bits};
   }
-  if (is_bool(d)) return vector_bool(u, n);
   if (const std::string call = function_alu(u, n); !call.empty()) return {call};
   if (is_int(d)) return vector_int(u, n);
   const std::string a = lanes(u.src(0), n);
-  if (u.op() == Op::Reciprocal) {
-    const CElement e = register_element(d);
-    return {fmt::format("({}({})/{})", helpers_.splat(e, n),
-                        float_literal(e.bits == 64 ? DType::Float64 : DType::Float32, 1.0), a)};
-  }
+  if (u.op() == Op::Reciprocal)
+    return {fmt::format("({}({})/{})", helpers_.splat(register_element(d), n), float_literal(d, 1.0), a)};
   return {spelled(u, a, u.n_srcs() > 1 ? lanes(u.src(1), n) : "", u.n_srcs() > 2 ? lanes(u.src(2), n) : ""),
           u.op()};
-}
-
-CWriter::Value CWriter::vector_compare(const UOp& u, int64_t n) {
-  const int bits = register_element(u.src(0).dtype()).bits;
-  return {fmt::format("(({}){})", helpers_.vector_type({'i', bits}, n),
-                      spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), "")),
-          Op::Noop, bits};
 }
 
 // Lanes are 0 or -1.
@@ -113,19 +102,22 @@ CWriter::Value CWriter::vector_bool(const UOp& u, int64_t n) {
   int bits = 0;
   for (const UOp& s : u.srcs())
     if (lanes_of(s)) bits = std::max(bits, value(s).mask_bits);
-  if (u.n_srcs() != 2) cannot_render(u, dialect_.name);
+  if (u.n_srcs() != 2) cannot_render(u, kLanguage);
   const std::string a = lanes(u.src(0), n, bits), b = lanes(u.src(1), n, bits);
+  const auto mask = [&](const char* form) {
+    return Value{fmt::format(fmt::runtime(form), a, b), Op::Noop, bits};
+  };
   switch (u.op()) {
     case Op::Add:
     case Op::Max:
-    case Op::Or: return {fmt::format("({}|{})", a, b), Op::Noop, bits};
+    case Op::Or: return mask("({}|{})");
     case Op::Mul:
-    case Op::And: return {fmt::format("({}&{})", a, b), Op::Noop, bits};
+    case Op::And: return mask("({}&{})");
     case Op::Xor:
-    case Op::CmpNe: return {fmt::format("({}^{})", a, b), Op::Noop, bits};
-    case Op::CmpEq: return {fmt::format("(~({}^{}))", a, b), Op::Noop, bits};
-    case Op::CmpLt: return {fmt::format("(~{}&{})", a, b), Op::Noop, bits};
-    default: cannot_render(u, dialect_.name);
+    case Op::CmpNe: return mask("({}^{})");
+    case Op::CmpEq: return mask("(~({}^{}))");
+    case Op::CmpLt: return mask("(~{}&{})");
+    default: cannot_render(u, kLanguage);
   }
 }
 
@@ -138,9 +130,7 @@ CWriter::Value CWriter::vector_int(const UOp& u, int64_t n) {
   const bool divides = u.op() == Op::CDiv || u.op() == Op::CMod;
   if (divides && n != padded_lanes(n))
     return {fmt::format("{}({}, {})", helpers_.divide(e, n, u.op() == Op::CMod), a, b)};
-  const bool wraps = u.op() == Op::Add || u.op() == Op::Sub || u.op() == Op::Mul || u.op() == Op::Shl ||
-                     u.op() == Op::Neg || u.op() == Op::MulAcc;
-  if (!wraps || is_unsigned(d)) return {spelled(u, a, b, c), u.op()};
+  if (!kWraps.contains(u.op()) || is_unsigned(d)) return {spelled(u, a, b, c), u.op()};
   const CElement wide{'u', e.bits};
   const auto unsign = [&](const std::string& x) { return x.empty() ? x : convert(x, e, wide, n); };
   return {convert(spelled(u, unsign(a), unsign(b), unsign(c)), wide, e, n)};
@@ -148,28 +138,20 @@ CWriter::Value CWriter::vector_int(const UOp& u, int64_t n) {
 
 // ---- conversions
 
-CWriter::Value CWriter::cast(const UOp& u) {
-  const int64_t n = lanes_of(u);
-  if (n) return vector_cast(u, n);
+CWriter::Value CWriter::cast_value(const UOp& u) {
+  if (const int64_t n = lanes_of(u)) return vector_cast(u, n);
   return {scalar_cast(scalar(u.src(0)), u.src(0).dtype(), u.dtype())};
 }
 
+// Floats that leave a narrow integer wrap as far as int32 carries them, uint32 as far as int64.
 std::string CWriter::scalar_cast(const std::string& x, DType from, DType to) {
-  const auto as = [&](const char* type) { return fmt::format("({}){}", type, x); };
   if (from == to) return x;
   if (is_bool(to)) return fmt::format("({}!=0)", x);
-  if (is_rounded(to)) {
-    if (from == DType::Float64 && to == DType::Float16)
-      return fmt::format("{}({}({}))", helpers_.round(to, 0), helpers_.float_from_double_odd(0), x);
-    return fmt::format("{}({})", helpers_.round(to, 0), as("float"));
-  }
-  if (is_rounded(from) && to == DType::Float32) return x;
-  if (is_float(from) && is_int(to)) {
-    if (to == DType::UInt64) return fmt::format("{}({})", helpers_.uint64_from_double(0), x);
-    if (bit_width(to) < 32) return fmt::format("(({})(int32_t){})", scalar_type(to), x);
-    if (to == DType::UInt32) return fmt::format("((uint32_t)(int64_t){})", x);
-  }
-  return fmt::format("(({}){})", scalar_type(to), x);
+  const char* via = !is_float(from) || !is_int(to) ? ""
+                    : bit_width(to) < 32           ? "(int32_t)"
+                    : to == DType::UInt32          ? "(int64_t)"
+                                                   : "";
+  return fmt::format("(({}){}{})", scalar_type(to), via, x);
 }
 
 CWriter::Value CWriter::vector_cast(const UOp& u, int64_t n) {
@@ -185,28 +167,14 @@ CWriter::Value CWriter::vector_cast(const UOp& u, int64_t n) {
     const int bits = register_element(from).bits;
     return {fmt::format("(({})({}!=0))", helpers_.vector_type({'i', bits}, n), x.text), Op::Noop, bits};
   }
-  return {vector_cast(x.text, from, to, n)};
+  const CElement f = register_element(from);
+  CElement via = e;
+  if (is_float(from) && is_int(to) && e.bits < 32) via = {'i', 32};
+  if (is_float(from) && to == DType::UInt32) via = {'i', 64};
+  return {convert(convert(x.text, f, via, n), via, e, n)};
 }
 
-std::string CWriter::vector_cast(const std::string& x, DType from, DType to, int64_t n) {
-  const CElement f = register_element(from), t = register_element(to), single{'f', 32}, wide{'f', 64};
-  if (from == to || (is_rounded(from) && to == DType::Float32)) return x;
-  if (is_rounded(to)) {
-    const std::string rounded = from == DType::Float64 && to == DType::Float16
-                                    ? fmt::format("{}({})", helpers_.float_from_double_odd(n), x)
-                                    : convert(x, f, single, n);
-    return fmt::format("{}({})", helpers_.round(to, n), rounded);
-  }
-  if (is_float(from) && is_int(to)) {
-    if (to == DType::UInt64)
-      return fmt::format("{}({})", helpers_.uint64_from_double(n), convert(x, f, wide, n));
-    const CElement via = t.bits < 32 ? CElement{'i', 32} : to == DType::UInt32 ? CElement{'i', 64} : t;
-    return convert(convert(x, f, via, n), via, t, n);
-  }
-  return convert(x, f, t, n);
-}
-
-CWriter::Value CWriter::bitcast(const UOp& u) {
+CWriter::Value CWriter::bitcast_value(const UOp& u) {
   const DType from = u.src(0).dtype(), to = u.dtype();
   const int64_t n = lanes_of(u.src(0)), m = lanes_of(u);
   if (is_bool(from) || is_bool(to)) {  // a boolean's bits are its byte
@@ -218,28 +186,19 @@ CWriter::Value CWriter::bitcast(const UOp& u) {
     }
     return {scalar_cast(scalar(u.src(0)), from, to)};
   }
-  std::string x = scalar(u.src(0));
-  CElement f = register_element(from);
-  if (is_rounded(from)) {
-    x = fmt::format("{}({})", helpers_.bits(from, n), without_parentheses(x));
-    f = {'u', 16};
-  }
-  const CElement t = is_rounded(to) ? CElement{'u', 16} : register_element(to);
-  if (n) {
+  const std::string x = scalar(u.src(0));
+  const CElement f = register_element(from), t = register_element(to);
+  if (n)
     CHECK(m * t.bits == n * f.bits && (n == m || (n == padded_lanes(n) && m == padded_lanes(m))),
           "bitcast of {} lanes to {}", n, m);
-    if (!(f == t)) x = fmt::format("(({}){})", helpers_.vector_type(t, m), x);
-  } else if (!(f == t)) {
-    const bool integers = f.kind != 'f' && t.kind != 'f';
-    x = integers ? fmt::format("(({}){})", scalar_name(t), x)
-                 : fmt::format("{}({})", helpers_.bitcast(f, t), without_parentheses(x));
-  }
-  return {is_rounded(to) ? fmt::format("{}({})", helpers_.from_bits(to, m), without_parentheses(x)) : x};
+  if (f == t) return {x};
+  if (n || (f.kind != 'f' && t.kind != 'f')) return {fmt::format("(({}){})", helpers_.type(t, m), x)};
+  return {fmt::format("{}({})", helpers_.bitcast(f, t), without_parentheses(x))};
 }
 
 // ---- lanes
 
-CWriter::Value CWriter::stack(const UOp& u) {
+CWriter::Value CWriter::stack_value(const UOp& u) {
   const bool masks = is_bool(u.dtype());
   const CElement e = masks ? CElement{'i', 8} : register_element(u.dtype());
   const int64_t n = static_cast<int64_t>(u.n_srcs());
@@ -254,7 +213,7 @@ CWriter::Value CWriter::stack(const UOp& u) {
   return {fmt::format("({}){{{}}}", helpers_.vector_type(e, n), items), Op::Noop, masks ? 8 : 0};
 }
 
-CWriter::Value CWriter::pick(const UOp& u) {
+CWriter::Value CWriter::pick_value(const UOp& u) {
   const UOp& x = u.src(0);
   const bool masks = is_bool(u.dtype());
   const auto picked = picked_lanes(u);

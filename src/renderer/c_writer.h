@@ -14,9 +14,28 @@ namespace lathe {
 
 class CWriter {
  public:
-  CWriter(const CDialect& dialect, const Target& target, std::span<const UOp> linear)
-      : dialect_(dialect), target_(target), linear_(linear), helpers_(dialect) {}
+  CWriter(const Target& target, std::span<const UOp> linear) : target_(target), linear_(linear) {}
   Rendered run(std::string_view kernel_name);
+
+  // Statements, for write_node.
+  static constexpr std::string_view kLanguage = "C";
+  const Target& target() const { return target_; }
+  void leaf(const UOp&) {}
+  void buffer(const UOp& u);
+  void range(const UOp& u);
+  void end(const UOp& u);
+  void open_if(const UOp& u);
+  void end_if(const UOp& u) { end(u); }
+  void barrier() { line("__atomic_thread_fence(__ATOMIC_SEQ_CST);"); }
+  void load(const UOp& u);
+  void store(const UOp& u);
+  void stack(const UOp& u) {
+    if (uses_[u.node()].count) define(u, stack_value(u), true);
+  }
+  void pick(const UOp& u) { define(u, pick_value(u), true); }
+  void cast(const UOp& u) { define(u, cast_value(u), true); }
+  void bitcast(const UOp& u) { define(u, bitcast_value(u), true); }
+  void alu(const UOp& u) { define(u, lanes_of(u) ? vector_alu(u, lanes_of(u)) : scalar_alu(u), true); }
 
  private:
   // An expression: a name, or text in parentheses.
@@ -30,12 +49,6 @@ class CWriter {
     int count = 0;
     int block = -1;  // where, if everywhere in one block; else -2
   };
-  // A Reg Buffer: an array of elements, or of vectors where all accesses are whole ones.
-  struct Scratch {
-    std::string name;
-    int64_t lanes = 0;
-  };
-
   // Output.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {
@@ -47,48 +60,40 @@ class CWriter {
   // Structure (cstyle.cpp).
   void count_uses();
   void find_scratch();
-  void node(const UOp& u);
-  void range(const UOp& u);
-  void close();
+  int64_t vector_elements(const UOp& buffer) const;  // lanes of an array of vectors; 0 for one of elements
+  void open();
   void define(const UOp& u, Value v, bool inlined);
   std::string whole_program(const std::string& name, const Signature& s);
-  std::string address(const Address& at);
+  std::string place(const Address& at);
   std::string element(const Address& at);
-  void load(const UOp& u);
-  std::string read_vector(const Access& a, DType d);
-  void store(const UOp& u);
-  std::string write_vector(const Access& a, DType d);
-  std::string from_element(DType d, const std::string& x);
-  std::string to_element(DType d, const std::string& x);
+  bool is_element(const Address& at) const;
+  static std::optional<CElement> index_element(const Address& at);
 
   // Operands. With lanes, scalars become vectors and booleans masks of `mask_bits`.
   const Value& value(const UOp& u);
   std::string scalar(const UOp& u) { return value(u).text; }
   std::string lanes(const UOp& u, int64_t n, int mask_bits = 0);
-  std::string literal(DType d, const Scalar& v) const;
-  std::string float_literal(DType d, double v) const;
+  static std::string literal(DType d, const Scalar& v);
+  static std::string float_literal(DType d, double v);
   std::string convert(const std::string& x, CElement from, CElement to, int64_t n);
   std::string type_of(const UOp& u, const Value& v);
-  std::string scalar_type(DType d) const;
+  static std::string scalar_type(DType d);
 
   // Arithmetic (c_alu.cpp).
-  Value alu(const UOp& u);
   Value scalar_alu(const UOp& u);
   Value vector_alu(const UOp& u, int64_t n);
-  Value vector_compare(const UOp& u, int64_t n);
+  Value vector_where(const UOp& u, int64_t n);
   Value vector_bool(const UOp& u, int64_t n);
   Value vector_int(const UOp& u, int64_t n);
   std::string function_alu(const UOp& u, int64_t n);
   std::string spelled(const UOp& u, const std::string& a, const std::string& b, const std::string& c);
-  Value cast(const UOp& u);
+  Value cast_value(const UOp& u);
   std::string scalar_cast(const std::string& x, DType from, DType to);
   Value vector_cast(const UOp& u, int64_t n);
-  std::string vector_cast(const std::string& x, DType from, DType to, int64_t n);
-  Value bitcast(const UOp& u);
-  Value stack(const UOp& u);
-  Value pick(const UOp& u);
+  Value bitcast_value(const UOp& u);
+  Value stack_value(const UOp& u);
+  Value pick_value(const UOp& u);
 
-  const CDialect& dialect_;
   const Target& target_;
   std::span<const UOp> linear_;
   CHelpers helpers_;
@@ -101,7 +106,8 @@ class CWriter {
   NamePool pool_;
   std::unordered_map<const Node*, Value> values_;
   std::unordered_map<const Node*, Use> uses_;
-  std::unordered_map<const Node*, Scratch> scratch_;
+  // Lanes of the vectors that a Reg Buffer is an array of: where all its accesses are whole ones.
+  std::unordered_map<const Node*, int64_t> vectors_;
 };
 
 // Drops the parentheses around the whole of `x`.

@@ -30,7 +30,7 @@ std::string LlvmWriter::operand(const UOp& u, int64_t lanes) {
   if (lanes_of(u) == lanes) return operand(u);
   CHECK(lanes_of(u) == 0, "{} lanes where {} are needed", lanes_of(u), lanes);
   const UOp& x = strip_after(u);
-  if (x.is_const()) return llvm_text::splat_literal(x.dtype(), x.value());
+  if (x.is_const()) return llvm_text::literal(x.dtype(), x.value(), lanes);
   return splat(operand(x), scalar_type(x.dtype()), lanes);
 }
 
@@ -48,50 +48,19 @@ std::string LlvmWriter::splat(const std::string& x, std::string_view scalar, int
 
 // ---- structure
 
-void LlvmWriter::node(const UOp& u) {
-  switch (u.op()) {
-    case Op::Param:
-    case Op::Special:
-    case Op::Const:
-    case Op::After:
-    case Op::Group:
-    case Op::Noop:
-    case Op::Sink: return;
-    case Op::Buffer: return buffer(u);
-    case Op::Range: return range(u);
-    case Op::End: return end(u);
-    case Op::If: {
-      const std::string label = pool_.unique("if");
-      labels_[u.node()] = label;
-      line("br i1 {}, label %{}.then, label %{}.end", operand(u.src(0)), label, label);
-      begin_block(label + ".then");
-      return open_scope();
-    }
-    case Op::EndIf: {
-      close_scope();
-      const std::string label = labels_.at(u.src(0).node()) + ".end";
-      jump_to(label);
-      return begin_block(label);
-    }
-    case Op::Barrier: return line("fence seq_cst");
-    case Op::Index:
-      if (!is_memory(u.src(0))) return pick(u);
-      return;
-    case Op::Shrink:
-      if (!is_memory(u.src(0))) break;
-      return;
-    case Op::Load: return load(u);
-    case Op::Store: return store(u);
-    case Op::Stack:
-      if (used_.contains(u.node())) stack(u);
-      return;
-    case Op::Cast: return define(u, cast(u));
-    case Op::Bitcast: return define(u, bitcast(u));
-    default:
-      if (is_alu(u.op()) && target_.native_ops.contains(u.op())) return define(u, alu(u));
-      break;
-  }
-  cannot_render(u, "LLVM");
+void LlvmWriter::open_if(const UOp& u) {
+  const std::string label = pool_.unique("if");
+  labels_[u.node()] = label;
+  line("br i1 {}, label %{}.then, label %{}.end", operand(u.src(0)), label, label);
+  begin_block(label + ".then");
+  open_scope();
+}
+
+void LlvmWriter::end_if(const UOp& u) {
+  close_scope();
+  const std::string label = labels_.at(u.src(0).node()) + ".end";
+  jump_to(label);
+  begin_block(label);
 }
 
 void LlvmWriter::buffer(const UOp& u) {
@@ -120,7 +89,6 @@ void LlvmWriter::range(const UOp& u) {
 }
 
 void LlvmWriter::end(const UOp& u) {
-  CHECK(u.n_srcs() == 2, "an End of {} loops in a linear program", u.n_srcs() - 1);
   const UOp& r = u.src(1);
   CHECK(labels_.contains(r.node()), "an End without its Range");
   const std::string& name = labels_.at(r.node());
@@ -135,6 +103,7 @@ void LlvmWriter::end(const UOp& u) {
 // ---- lanes
 
 void LlvmWriter::stack(const UOp& u) {
+  if (!used_.contains(u.node())) return;
   const std::string_view scalar = scalar_type(u.dtype());
   const int64_t n = static_cast<int64_t>(u.n_srcs());
   const std::string vector = with_lanes(scalar, n);
@@ -176,7 +145,7 @@ void LlvmWriter::pick(const UOp& u) {
 
 std::string LlvmWriter::pointer(const Address& at) {
   const std::string base = operand(at.buffer);
-  if (!at.scattered && at.index.is_const() && at.index.value().equals(Scalar(0))) return base;
+  if (!at.scattered && at.index.is_const(Scalar(0))) return base;
   const int64_t lanes = at.scattered ? at.lanes : 0;
   std::string index = typed(at.index, lanes);
   // getelementptr extends the sign of a narrow index.
@@ -199,16 +168,15 @@ std::string LlvmWriter::from_memory(const std::string& x, DType d, int64_t lanes
   return value_of("trunc {} {} to {}", with_lanes("i8", lanes), x, type(d, lanes));
 }
 
-// The gate as one bit a lane; all lanes where there is none.
-std::string LlvmWriter::mask_operand(const UOp& gate, int64_t lanes) {
-  return gate ? operand(gate, lanes) : "splat (i1 true)";
-}
-
 void LlvmWriter::load(const UOp& u) {
   const Access a = access_of(u);
-  const bool lane_gates = a.gate && lanes_of(a.gate) > 0;
-  if (a.at.scattered || lane_gates) return define(u, masked_read(a, u.dtype()));
-  define(u, a.gate ? gated_read(a, u.dtype()) : read(a, u.dtype()));
+  const DType d = u.dtype();
+  const int64_t n = a.at.lanes;
+  if (a.at.scattered || (a.gate && lanes_of(a.gate) > 0)) {
+    const std::string otherwise = a.gate ? to_memory(operand(a.value, n), d, n) : "poison";
+    return define(u, from_memory(masked(a, d, false, otherwise), d, n));
+  }
+  define(u, a.gate ? gated_read(a, d) : read(a, d));
 }
 
 std::string LlvmWriter::read(const Access& a, DType d) {
@@ -232,20 +200,27 @@ std::string LlvmWriter::gated_read(const Access& a, DType d) {
   return value_of("phi {} [ {}, %{}.read ], [ {}, %{} ]", type(d, a.at.lanes), x, label, alternative, before);
 }
 
-std::string LlvmWriter::masked_read(const Access& a, DType d) {
+// The intrinsic that reads or writes the lanes whose gate is true, all where there is none. `value` is the
+// alternative or what is stored; of a read the result is returned.
+std::string LlvmWriter::masked(const Access& a, DType d, bool writes, const std::string& value) {
   const int64_t n = a.at.lanes;
+  const bool scattered = a.at.scattered;
   const std::string memory = with_lanes(memory_type(d), n), mask_type = with_lanes("i1", n);
-  const std::string mask = mask_operand(a.gate, n);
-  const std::string otherwise = a.gate ? to_memory(operand(a.value, n), d, n) : "poison";
-  const std::string p = pointer(a.at);
-  const std::string kind = llvm_text::suffix(memory_type(d), n);
-  const std::string pointers = a.at.scattered ? with_lanes("ptr", n) : "ptr";
-  const std::string name = a.at.scattered ? fmt::format("llvm.masked.gather.{}.v{}p0", kind, n)
-                                          : fmt::format("llvm.masked.load.{}.p0", kind);
-  module_.intrinsic(name, memory, fmt::format("{}, i32 immarg, {}, {}", pointers, mask_type, memory));
-  return from_memory(value_of("call {} @{}({} {}, i32 {}, {} {}, {} {})", memory, name, pointers, p,
-                              item_size(d), mask_type, mask, memory, otherwise),
-                     d, n);
+  const std::string pointers = scattered ? with_lanes("ptr", n) : "ptr";
+  const std::string mask = a.gate ? operand(a.gate, n) : "splat (i1 true)";
+  const std::string name = fmt::format(
+      "llvm.masked.{}.{}.{}p0", writes ? (scattered ? "scatter" : "store") : (scattered ? "gather" : "load"),
+      llvm_text::suffix(memory_type(d), n), scattered ? fmt::format("v{}", n) : "");
+  const std::string types = fmt::format("{}, i32 immarg, {}", pointers, mask_type);
+  const std::string where =
+      fmt::format("{} {}, i32 {}, {} {}", pointers, pointer(a.at), item_size(d), mask_type, mask);
+  if (!writes) {
+    declare(memory, name, types + ", " + memory);
+    return value_of("call {} @{}({}, {} {})", memory, name, where, memory, value);
+  }
+  declare("void", name, memory + ", " + types);
+  line("call void @{}({} {}, {})", name, memory, value, where);
+  return {};
 }
 
 void LlvmWriter::store(const UOp& u) {
@@ -253,30 +228,23 @@ void LlvmWriter::store(const UOp& u) {
   const DType d = a.at.buffer.dtype();
   CHECK(a.value.dtype() == d, "a {} stored to {}", dtype_name(a.value.dtype()), dtype_name(d));
   const std::string x = to_memory(operand(a.value, a.at.lanes), d, a.at.lanes);
-  if (!a.gate || lanes_of(a.gate) > 0 || a.at.scattered) return write(a, d, pointer(a.at), x);
+  if (a.at.scattered || (a.gate && lanes_of(a.gate) > 0)) {
+    masked(a, d, true, x);
+    return;
+  }
+  const auto write = [&] {
+    line("store {} {}, ptr {}, align {}", with_lanes(memory_type(d), a.at.lanes), x, pointer(a.at),
+         item_size(d));
+  };
+  if (!a.gate) return write();
   const std::string label = pool_.unique("store");
   line("br i1 {}, label %{}.write, label %{}.done", operand(a.gate), label, label);
   begin_block(label + ".write");
   open_scope();
-  Access plain = a;
-  plain.gate = UOp();
-  write(plain, d, pointer(a.at), x);
+  write();
   close_scope();
   jump_to(label + ".done");
   begin_block(label + ".done");
-}
-
-void LlvmWriter::write(const Access& a, DType d, const std::string& p, const std::string& x) {
-  const int64_t n = a.at.lanes;
-  const std::string memory = with_lanes(memory_type(d), n);
-  if (!a.gate && !a.at.scattered) return line("store {} {}, ptr {}, align {}", memory, x, p, item_size(d));
-  const std::string mask_type = with_lanes("i1", n), kind = llvm_text::suffix(memory_type(d), n);
-  const std::string pointers = a.at.scattered ? with_lanes("ptr", n) : "ptr";
-  const std::string name = a.at.scattered ? fmt::format("llvm.masked.scatter.{}.v{}p0", kind, n)
-                                          : fmt::format("llvm.masked.store.{}.p0", kind);
-  module_.intrinsic(name, "void", fmt::format("{}, {}, i32 immarg, {}", memory, pointers, mask_type));
-  line("call void @{}({} {}, {} {}, i32 {}, {} {})", name, memory, x, pointers, p, item_size(d), mask_type,
-       mask_operand(a.gate, n));
 }
 
 // ---- module
@@ -284,42 +252,39 @@ void LlvmWriter::write(const Access& a, DType d, const std::string& p, const std
 std::string LlvmWriter::module_text(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);
   std::string parameters, arguments, unpack;
-  const auto separate = [&] {
-    if (parameters.empty()) return;
-    parameters += ", ";
-    arguments += ", ";
+  const auto add = [&](std::string_view t, std::string_view attributes, const std::string& name) {
+    const char* comma = parameters.empty() ? "" : ", ";
+    parameters += fmt::format("{}{} {}{}", comma, t, attributes, name);
+    arguments += fmt::format("{}{} {}", comma, t, name);
+  };
+  const auto fetch = [&](std::string_view t, std::string_view list, size_t i, const std::string& name,
+                         const char* suffix) {
+    unpack += fmt::format(
+        "  {0}.at = getelementptr inbounds {1}, ptr %{2}, i64 {3}\n  {0}{4} = load {1}, ptr {0}.at, align "
+        "8\n",
+        name, t, list, i, suffix);
   };
   for (size_t i = 0; i < s.buffers.size(); i++) {
     const std::string& b = names_.at(s.buffers[i].node());
-    separate();
-    parameters += fmt::format("ptr noalias nocapture noundef {}{}",
-                              written.contains(s.buffers[i].node()) ? "" : "readonly ", b);
-    arguments += "ptr " + b;
-    unpack += fmt::format(
-        "  {0}.at = getelementptr inbounds ptr, ptr %bufs, i64 {1}\n  {0} = load ptr, ptr {0}.at, align 8\n",
-        b, i);
+    const bool is_written = written.contains(s.buffers[i].node());
+    add("ptr", is_written ? "noalias nocapture noundef " : "noalias nocapture noundef readonly ", b);
+    fetch("ptr", "bufs", i, b, "");
   }
   for (size_t i = 0; i < s.variables.size(); i++) {
     const std::string& v = names_.at(s.variables[i].node());
-    const bool wide = bit_width(s.variables[i].dtype()) == 64;
-    separate();
-    parameters += fmt::format("{} {}", scalar_type(s.variables[i].dtype()), v);
-    arguments += fmt::format("{} {}", scalar_type(s.variables[i].dtype()), v);
-    unpack += fmt::format(
-        "  {0}.at = getelementptr inbounds i64, ptr %vars, i64 {1}\n  {0}{2} = load i64, ptr {0}.at, align "
-        "8\n",
-        v, i, wide ? "" : ".wide");
-    if (!wide)
-      unpack += fmt::format("  {0} = trunc i64 {0}.wide to {1}\n", v, scalar_type(s.variables[i].dtype()));
+    const std::string_view t = scalar_type(s.variables[i].dtype());
+    add(t, "", v);
+    fetch("i64", "vars", i, v, t == "i64" ? "" : ".wide");
+    if (t != "i64") unpack += fmt::format("  {0} = trunc i64 {0}.wide to {1}\n", v, t);
   }
   if (s.core_id) {
-    separate();
     const std::string_view t = scalar_type(s.core_id.dtype());
-    parameters += fmt::format("{} %core", t);
-    arguments += fmt::format("{} %core", t);
+    add(t, "", "%core");
     unpack += t == "i64" ? "  %core = add i64 %core_id, 0\n"
                          : fmt::format("  %core = trunc i64 %core_id to {}\n", t);
   }
+  std::string declarations;
+  for (const std::string& d : declarations_) declarations += d;
   std::string attributes = "nounwind";
   // LLVM would otherwise split 512-bit vectors in two on CPUs that used to lower their clock for them.
   if (target_.vector_bits >= 512)
@@ -330,9 +295,8 @@ std::string LlvmWriter::module_text(const std::string& name, const Signature& s)
   return fmt::format(
       "; kernel {0}\n\ndefine internal void @{0}_body({1}) noinline #0 {{\nentry:\n{2}{3}  ret void\n}}\n\n"
       "define void @{0}(ptr %bufs, ptr %vars, i64 %core_id) #0 {{\n{4}  call void @{0}_body({5})\n  ret "
-      "void\n}}\n{6}"
-      "\nattributes #0 = {{ {7} }}\nattributes #1 = {{ alwaysinline {7} }}\n",
-      name, parameters, allocas_, body_, unpack, arguments, module_.text(), attributes);
+      "void\n}}\n{6}\nattributes #0 = {{ {7} }}\n",
+      name, parameters, allocas_, body_, unpack, arguments, declarations, attributes);
 }
 
 Rendered LlvmWriter::run(std::string_view kernel_name) {
@@ -345,7 +309,7 @@ Rendered LlvmWriter::run(std::string_view kernel_name) {
   for (const UOp& u : linear_)
     for (const UOp& v : value_sources(u)) used_.insert(strip_after(v).node());
   open_scope();
-  for (const UOp& u : linear_) node(u);
+  for (const UOp& u : linear_) write_node(*this, u);
   CHECK(splats_.size() == 1, "a loop or If is left open");
   return {module_text(name, s), name};
 }

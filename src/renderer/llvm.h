@@ -1,9 +1,6 @@
 // LLVM IR text for LLVM 19 (opaque pointers). Module data layout and triple are left to whoever compiles it.
-//   bool      i1 in registers, i8 in memory
-//   bfloat16  i16 everywhere; arithmetic widens to float and rounds back in integer instructions, so that it
-//   is exact on every
-//             CPU (LLVM calls a library function or uses instructions that flush denormals)
-//   Buffer    alloca [n x T], accessed by whole vectors, which SROA turns into registers
+//   bool    i1 in registers, i8 in memory
+//   Buffer  alloca [n x T], accessed by whole vectors, which SROA turns into registers
 #pragma once
 #include "renderer/renderer.h"
 

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +17,24 @@ class LlvmWriter {
  public:
   LlvmWriter(const Target& target, std::span<const UOp> linear) : target_(target), linear_(linear) {}
   Rendered run(std::string_view kernel_name);
+
+  // Statements, for write_node.
+  static constexpr std::string_view kLanguage = "LLVM";
+  const Target& target() const { return target_; }
+  void leaf(const UOp&) {}
+  void buffer(const UOp& u);
+  void range(const UOp& u);
+  void end(const UOp& u);
+  void open_if(const UOp& u);
+  void end_if(const UOp& u);
+  void barrier() { line("fence seq_cst"); }
+  void load(const UOp& u);
+  void store(const UOp& u);
+  void stack(const UOp& u);
+  void pick(const UOp& u);
+  void cast(const UOp& u);
+  void bitcast(const UOp& u);
+  void alu(const UOp& u);
 
  private:
   // Output.
@@ -46,38 +65,23 @@ class LlvmWriter {
   void open_scope() { splats_.emplace_back(); }
   void close_scope() { splats_.pop_back(); }
 
-  // Statements (llvm.cpp).
-  void node(const UOp& u);
-  void buffer(const UOp& u);
-  void range(const UOp& u);
-  void end(const UOp& u);
-  void stack(const UOp& u);
-  void pick(const UOp& u);
+  // Memory (llvm.cpp).
   std::string pointer(const Address& at);
-  void load(const UOp& u);
   std::string read(const Access& a, DType d);
   std::string gated_read(const Access& a, DType d);
-  std::string masked_read(const Access& a, DType d);
-  void store(const UOp& u);
-  void write(const Access& a, DType d, const std::string& pointer, const std::string& value);
-  std::string mask_operand(const UOp& gate, int64_t lanes);
+  std::string masked(const Access& a, DType d, bool writes, const std::string& value);
   std::string to_memory(const std::string& x, DType d, int64_t lanes);
   std::string from_memory(const std::string& x, DType d, int64_t lanes);
+  void declare(const std::string& result, const std::string& name, const std::string& arguments) {
+    declarations_.insert(fmt::format("declare {} @{}({})\n", result, name, arguments));
+  }
   std::string module_text(const std::string& name, const Signature& signature);
 
   // Arithmetic (llvm_alu.cpp).
-  std::string alu(const UOp& u);
-  std::string bool_alu(const UOp& u, int64_t n);
   std::string int_alu(const UOp& u, int64_t n);
   std::string float_alu(const UOp& u, int64_t n);
   std::string compare(const UOp& u, int64_t n);
-  std::string where(const UOp& u, int64_t n);
-  std::string widened(const UOp& u, int64_t n);
-  std::string cast(const UOp& u);
-  std::string cast_float(const std::string& x, DType from, DType to, int64_t n);
-  std::string int_from_float(std::string x, DType from, DType to, int64_t n);
-  std::string float_from_int(const std::string& x, DType from, DType to, int64_t n);
-  std::string bitcast(const UOp& u);
+  std::string converted(const UOp& u, int64_t n);
   std::string call(const std::string& intrinsic, DType d, int64_t n, std::initializer_list<std::string> args);
 
   const Target& target_;
@@ -88,7 +92,7 @@ class LlvmWriter {
   int next_value_ = 0;
   int next_pointer_ = 0;
   int next_buffer_ = 0;
-  llvm_text::Module module_;
+  std::set<std::string> declarations_;  // of intrinsics
   NamePool pool_;
   std::unordered_set<const Node*> used_;  // values that something reads at run time
   std::unordered_map<const Node*, std::string> names_;

@@ -68,12 +68,51 @@ class NamePool {
 // Sources of `u` whose value is computed at run time: not shapes, sizes or lane numbers.
 std::vector<UOp> value_sources(const UOp& u);
 
+[[noreturn]] void cannot_render(const UOp& u, std::string_view renderer);
+
+// Hands a node of a linear program to the member of `writer` that writes its kind of statement: leaf (Param,
+// Special, Const), buffer, range, end, open_if, end_if, barrier, pick (lanes of a vector), load, store,
+// stack, cast, bitcast or alu. Nodes that are part of others' text go nowhere.
+template <class Writer>
+void write_node(Writer& writer, const UOp& u) {
+  switch (u.op()) {
+    case Op::Param:
+    case Op::Special:
+    case Op::Const: return writer.leaf(u);
+    case Op::After:
+    case Op::Group:
+    case Op::Noop:
+    case Op::Sink: return;
+    case Op::Buffer: return writer.buffer(u);
+    case Op::Range: return writer.range(u);
+    case Op::End:
+      CHECK(u.n_srcs() == 2, "an End of {} loops in a linear program", u.n_srcs() - 1);
+      return writer.end(u);
+    case Op::If: return writer.open_if(u);
+    case Op::EndIf: return writer.end_if(u);
+    case Op::Barrier: return writer.barrier();
+    case Op::Index:
+      if (!is_memory(u.src(0))) writer.pick(u);
+      return;
+    case Op::Shrink:
+      if (is_memory(u.src(0))) return;
+      break;
+    case Op::Load: return writer.load(u);
+    case Op::Store: return writer.store(u);
+    case Op::Stack: return writer.stack(u);
+    case Op::Cast: return writer.cast(u);
+    case Op::Bitcast: return writer.bitcast(u);
+    default:
+      if (is_alu(u.op()) && writer.target().native_ops.contains(u.op())) return writer.alu(u);
+      break;
+  }
+  cannot_render(u, Writer::kLanguage);
+}
+
 // Buffers that some Store writes.
 std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear);
 
 // For renderers of languages without images.
 void refuse_images(const Signature& s, std::string_view renderer);
-
-[[noreturn]] void cannot_render(const UOp& u, std::string_view renderer);
 
 }  // namespace lathe

@@ -100,8 +100,7 @@ Target host_target(std::string name) {
   t.has_fma = isa.has_fma;
   t.native_ops = kCpuOps;
   t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
-                         DType::UInt32, DType::Int64, DType::UInt64, DType::BFloat16, DType::Float32,
-                         DType::Float64});
+                         DType::UInt32, DType::Int64, DType::UInt64, DType::Float32, DType::Float64});
   return t;
 }
 
@@ -131,11 +130,7 @@ Target llvm_target() {
   return t;
 }
 
-Target c_target() {
-  Target t = host_target("c");
-  t.dtypes |= dtype_bits({DType::Float16});
-  return t;
-}
+Target c_target() { return host_target("c"); }
 
 std::string Target::key() const {
   return fmt::format(

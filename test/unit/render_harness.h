@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "support/emulated.h"
 #include "support/test.h"
 
 namespace lathe::test {
@@ -121,7 +122,8 @@ inline void run_everywhere(const std::string& name, const std::vector<UOp>& line
   static std::map<std::string, bool> present;
   for (const Backend& b : backends()) {
     if (!b.cc.empty() && !present.try_emplace(b.cc, has_program(b.cc)).first->second) continue;
-    const Rendered text = renderer_of(b).render(name, linear);
+    const Renderer& renderer = renderer_of(b);
+    const Rendered text = renderer.render(name, emulated(linear, renderer.target()));
     INFO(b.name, ":\n", text.source);
     KnobScope cc(Knob::CC, b.cc);
     KnobScope level(Knob::LLVMOPT, b.llvm_level);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/emulated.h"
 #include "support/test.h"
 
 using namespace lathe;
@@ -65,7 +66,7 @@ void run(const std::string& text, const Buffers& bufs, const std::vector<int64_t
   KnobScope no_cache(Knob::CACHELEVEL, 0);
   for (const std::string& name : others) {
     Device& other = device(name);
-    const Rendered rendered = other.renderer()->render("kernel", linear);
+    const Rendered rendered = other.renderer()->render("kernel", test::emulated(linear, other.target()));
     CAPTURE(rendered.source);
     Buffers copies;
     for (const auto& bytes : before) copies.push_back(filled(bytes));

@@ -77,6 +77,14 @@ UOp single_rounded_to_odd(const UOp& x) {
   return bitcast(where(ne(back, x), bits_or(cut, 1), bits), DType::Float32);
 }
 
+// Machines convert to int64: values from 2^63 on are right, negative ones wrap.
+UOp uint64_from_float(const UOp& given) {
+  const UOp x = bit_width(given.dtype()) < 32 ? cast(given, DType::Float32) : given;
+  const UOp fits = less(x, 0x1p63);
+  const UOp low = cast(cast(where(fits, x, add(x, -0x1p63)), DType::Int64), DType::UInt64);
+  return where(fits, low, low ^ num(low, Scalar(int128{1} << 63)));
+}
+
 class Emulation {
  public:
   explicit Emulation(const Target& target) : target_(target) {}
@@ -146,9 +154,13 @@ class Emulation {
   }
 
   UOp visit_cast(const UOp& u) const {
-    const UOp x = of(u.src(0));
-    const bool once = x.dtype() == DType::Float64 && u.dtype() != DType::BFloat16;
-    return rounded(once ? single_rounded_to_odd(x) : cast(x, DType::Float32), u.dtype());
+    UOp x = of(u.src(0));
+    const DType d = u.dtype();
+    if (x.dtype() == DType::Float64 && is_narrow_float(d) && d != DType::BFloat16)
+      x = single_rounded_to_odd(x);
+    if (is_emulated(d)) return rounded(cast(x, DType::Float32), d);
+    const bool splits = d == DType::UInt64 && is_float(x.dtype()) && target_.supports_dtype(d);
+    return splits ? uint64_from_float(x) : cast(x, d);
   }
 
   // Nodes that have another type themselves.
@@ -159,7 +171,7 @@ class Emulation {
       return u.with_srcs({srcs.data(), srcs.size()});
     }
     if (u.op() == Op::Bitcast && is_emulated(u.src(0).dtype())) return bitcast(stored(u.src(0)), u.dtype());
-    if (u.op() == Op::Cast && is_emulated(u.src(0).dtype())) return cast(of(u.src(0)), u.dtype());
+    if (u.op() == Op::Cast) return visit_cast(u);
     return rebuild(u);
   }
 

@@ -7,7 +7,8 @@ namespace lathe {
 
 // After this pass no value and no memory has an 8-bit float, float16 or bfloat16 that the target does not
 // support. Memory becomes uint8 or uint16 of the same layout; values are computed in float32 and rounded to
-// the narrow type after every operation, so results are those of the reference ALU bit for bit. Runs after
+// the narrow type after every operation, so results are those of the reference ALU bit for bit. Nor is there
+// a cast that machines lack: from float64 to a narrow float, or from a float to uint64. Runs after
 // commit_weak_types and move_gates, before decompose_float. Shown by test/unit/decompose_dtype.cpp.
 UOp decompose_dtype(const UOp& sink, const Target& target);
 
