@@ -1,5 +1,6 @@
 #include "codegen/actions.h"
 
+#include "codegen/rebuild.h"
 #include "codegen/stage.h"
 #include "uop/arg_names.h"
 
@@ -95,32 +96,26 @@ int next_range_id(const UOp& body) {
 }
 
 UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes) {
-  std::unordered_map<const Node*, UOp> done;
+  Rebuilt done;
   std::unordered_map<const Node*, const RangeChange*> by_range;
   for (const RangeChange& c : changes) {
-    done.emplace(c.from.node(), c.to);
+    done.set(c.from, c.to);
     by_range.emplace(c.from.node(), &c);
   }
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& u : toposort(body)) {
-    if (done.contains(u.node())) continue;
-    srcs.clear();
+  return done.walk(toposort(body), [&](const UOp& u) {
+    if (done.contains(u)) return done.of(u);
+    SmallVec<UOp, 8> srcs;
     const bool closes = u.op() == Op::End || u.op() == Op::Reduce;
     for (size_t i = 0; i < u.n_srcs(); i++) {
       const UOp& s = u.src(i);
       const auto c = by_range.find(s.node());
-      if (closes && i > 0 && c != by_range.end()) {
+      if (closes && i > 0 && c != by_range.end())
         for (const UOp& loop : c->second->loops) srcs.push_back(loop);
-        continue;
-      }
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
+      else
+        srcs.push_back(done.of(s));
     }
-    UOp v = u.with_srcs({srcs.data(), srcs.size()});
-    if (!(v == u)) done.emplace(u.node(), std::move(v));
-  }
-  const auto it = done.find(body.node());
-  return it == done.end() ? body : it->second;
+    return u.with_srcs(srcs);
+  });
 }
 
 UOp apply_action(const UOp& body, const Action& a) {

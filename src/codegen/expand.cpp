@@ -1,32 +1,23 @@
 #include "codegen/expand.h"
 
-#include <algorithm>
-#include <unordered_map>
+#include "codegen/kernel_parts.h"
+#include "codegen/rebuild.h"
 
 namespace lathe {
 
 UOp at_values(const UOp& u, std::span<const UOp> ranges, std::span<const int64_t> values) {
   if (ranges.empty()) return u;
-  std::unordered_map<const Node*, UOp> done;
-  for (size_t i = 0; i < ranges.size(); i++) done.emplace(ranges[i].node(), constant(Scalar(values[i])));
+  Rebuilt done;
+  for (size_t i = 0; i < ranges.size(); i++) done.set(ranges[i], constant(Scalar(values[i])));
   auto depends = [&](const UOp& n) {
-    if (done.contains(n.node())) return false;
+    if (done.contains(n)) return false;
     for (const Node* r : n.ranges())
       for (const UOp& q : ranges)
         if (r == q.node()) return true;
     return false;
   };
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& n : toposort(u, depends)) {
-    srcs.clear();
-    for (const UOp& s : n.srcs()) {
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
-    }
-    done.emplace(n.node(), n.with_srcs({srcs.data(), srcs.size()}));
-  }
-  const auto it = done.find(u.node());
-  return it == done.end() ? u : it->second;
+  for (const UOp& n : toposort(u, depends)) done.set(n, done.over_sources(n));
+  return done.of(u);
 }
 
 void for_each_combination(std::span<const UOp> ranges,
@@ -51,12 +42,7 @@ UOp expand_upcasts(const UOp& body) {
     std::vector<UOp> copies;
     for_each_combination(
         upcasts, [&](std::span<const int64_t> v) { copies.push_back(at_values(e.src(0), upcasts, v)); });
-    UOp group = UOp::make(Op::Group, DType::Void, copies);
-    if (!rest.empty()) {
-      rest.insert(rest.begin(), group);
-      group = UOp::make(Op::End, DType::Void, rest);
-    }
-    map.emplace_back(e, group);
+    map.emplace_back(e, close_loops(UOp::make(Op::Group, DType::Void, copies), rest));
   }
   return map.empty() ? body : substitute(body, map);
 }

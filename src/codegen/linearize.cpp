@@ -1,33 +1,24 @@
 #include "codegen/linearize.h"
 
+#include "codegen/rebuild.h"
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
 
 // End(effect, r0, r1, …) becomes nested Ends of one Range each, the last range innermost.
 UOp split_ends(const UOp& body) {
-  std::unordered_map<const Node*, UOp> done;
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& u : toposort(body)) {
-    srcs.clear();
-    for (const UOp& s : u.srcs()) {
-      const auto it = done.find(s.node());
-      srcs.push_back(it == done.end() ? s : it->second);
-    }
-    UOp v = u.with_srcs({srcs.data(), srcs.size()});
-    if (v.op() == Op::End && v.n_srcs() > 2) {
-      UOp nested = v.src(0);
-      for (size_t i = v.n_srcs(); i-- > 1;) nested = UOp::make(Op::End, DType::Void, {nested, v.src(i)});
-      v = nested;
-    }
-    if (!(v == u)) done.emplace(u.node(), std::move(v));
-  }
-  const auto it = done.find(body.node());
-  return it == done.end() ? body : it->second;
+  Rebuilt done;
+  return done.walk(toposort(body), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (v.op() != Op::End) return v;
+    UOp nested = v.src(0);
+    for (size_t i = v.n_srcs(); i-- > 1;) nested = UOp::make(Op::End, DType::Void, {nested, v.src(i)});
+    return nested;
+  });
 }
 
 class Linearizer {

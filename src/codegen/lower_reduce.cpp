@@ -2,22 +2,14 @@
 
 #include "codegen/actions.h"
 #include "codegen/expand.h"
+#include "codegen/kernel_parts.h"
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace lathe {
 namespace {
-
-UOp identity(Op op, DType d) {
-  switch (op) {
-    case Op::Mul: return constant(d, Scalar(1));
-    case Op::Max: return constant(d, min_value(d));
-    default: return constant(d, Scalar(0));
-  }
-}
 
 std::vector<UOp> of_type(std::span<const UOp> ranges, AxisType t) {
   std::vector<UOp> out;
@@ -26,34 +18,9 @@ std::vector<UOp> of_type(std::span<const UOp> ranges, AxisType t) {
   return out;
 }
 
-UOp after(const UOp& x, std::span<const UOp> deps) {
-  if (deps.empty()) return x;
-  SmallVec<UOp, 8> srcs{x};
-  for (const UOp& d : deps) srcs.push_back(d);
-  return UOp::make(Op::After, x.dtype(), {srcs.data(), srcs.size()});
-}
-
+// Accumulators of one lane are scalars.
 UOp address(const UOp& acc, int64_t lanes) {
-  if (lanes == 1) return index(acc, constant(0));
-  const UOp zero = constant(0), n = constant(Scalar(lanes));
-  return UOp::make(Op::Shrink, {acc, stack({&zero, 1}), stack({&n, 1})});
-}
-
-// Folds the lanes of a vector pairwise: halves while even, then lane by lane.
-UOp fold_lanes(Op op, UOp v, int64_t lanes) {
-  auto pick = [&](int64_t first, int64_t n) {
-    std::vector<UOp> at;
-    for (int64_t i = 0; i < n; i++) at.push_back(constant(Scalar(first + i)));
-    return n == 1 ? index(v, at[0]) : index(v, stack(at));
-  };
-  while (lanes > 1 && lanes % 2 == 0) {
-    v = alu(op, {pick(0, lanes / 2), pick(lanes / 2, lanes / 2)});
-    lanes /= 2;
-  }
-  if (lanes == 1) return v;
-  UOp out = pick(0, 1);
-  for (int64_t i = 1; i < lanes; i++) out = alu(op, {out, pick(i, 1)});
-  return out;
+  return first_elements(acc, lanes == 1 ? 0 : lanes, constant(0));
 }
 
 class ReduceLowering {
@@ -128,14 +95,10 @@ class ReduceLowering {
       return;
     }
     UOp done = steps.size() == 1 ? steps[0] : UOp::make(Op::Group, DType::Void, steps);
-    if (!loops.empty()) {
-      SmallVec<UOp, 4> srcs{done};
-      for (const UOp& r : loops) srcs.push_back(r);
-      done = UOp::make(Op::End, DType::Void, {srcs.data(), srcs.size()});
-    }
+    done = close_loops(done, loops);
     for (size_t i = 0; i < accs.size(); i++) {
       UOp v = load(address(after(accs[i].buffer, {&done, 1}), accs[i].lanes));
-      if (accs[i].fold) v = fold_lanes(g.members[i].arg_as<ReduceArg>().op, v, accs[i].lanes);
+      if (accs[i].fold) v = fold_lanes(g.members[i].arg_as<ReduceArg>().op, v);
       map.emplace_back(g.members[i], v);
     }
   }
@@ -168,11 +131,12 @@ class ReduceLowering {
       acc.value = chain(op, {}, value, unrolls);
       return acc;
     }
-    acc.buffer = UOp::make(Op::Buffer, {shape_node({SInt(acc.lanes)})}, register_arg(m.dtype()));
+    acc.buffer = scratch_buffer(next_register_++, m.dtype(), acc.lanes);
     UOp running;
     std::vector<UOp> deps;
     if (!loops.empty()) {
-      const UOp init = store(address(after(acc.buffer, outer), acc.lanes), identity(op, m.dtype()));
+      const UOp init = store(address(after(acc.buffer, outer), acc.lanes),
+                             constant(m.dtype(), neutral_element(op, m.dtype())));
       deps = loops;
       deps.insert(deps.begin(), init);
     } else {
@@ -191,14 +155,6 @@ class ReduceLowering {
       running = running ? alu(op, {running, x}) : x;
     });
     return running;
-  }
-
-  ParamPtr register_arg(DType d) {
-    auto p = std::make_shared<ParamArg>();
-    p->slot = next_register_++;
-    p->dtype = d;
-    p->space = AddrSpace::Reg;
-    return p;
   }
 
   std::unordered_set<UOp> opened_;

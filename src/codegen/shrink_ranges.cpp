@@ -1,6 +1,7 @@
 #include "codegen/shrink_ranges.h"
 
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "uop/eval.h"
 #include "uop/gates.h"
 #include "uop/simplify.h"
@@ -32,7 +33,7 @@ class LiveValues {
     const UOp& value = u.src(0);
     const Op op = u.arg_as<ReduceArg>().op;
     if (op == Op::Add) return of(value);
-    const Scalar neutral = op == Op::Max ? min_value(value.dtype()) : Scalar(1);
+    const Scalar neutral = neutral_element(op, value.dtype());
     return value.op() == Op::Where && value.src(2).is_const(neutral) ? where_holds(value.src(0)) : all_;
   }
 

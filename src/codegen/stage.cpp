@@ -1,7 +1,7 @@
 #include "codegen/stage.h"
 
 #include "codegen/actions.h"
-#include "codegen/expand.h"
+#include "codegen/kernel_parts.h"
 
 #include <algorithm>
 
@@ -79,18 +79,11 @@ UOp stage_load(const UOp& body, int access) {
     copied.push_back(range(size_of(r), next++, type));
     changes.push_back({r, copied.back(), {copied.back()}});
   }
-  auto arg = std::make_shared<ParamArg>();
-  arg->slot = next;  // unique in the body: range ids only grow
-  arg->dtype = load.dtype();
-  arg->space = AddrSpace::Reg;
-  arg->name = "stage";
-  const int64_t n = plan.bytes / item_size(load.dtype());
-  const UOp scratch = UOp::make(Op::Buffer, {shape_node({SInt(n)})}, ParamPtr(std::move(arg)));
-  SmallVec<UOp, 6> end{store(index(scratch, position_in(copied)), change_ranges(load, changes))};
-  for (const UOp& r : copied) end.push_back(r);
-  const UOp filled = UOp::make(Op::End, DType::Void, {end.data(), end.size()});
-  const UOp state = UOp::make(Op::After, scratch.dtype(), {scratch, filled});
-  return substitute(body, {{load, lathe::load(index(state, position_in(inner)))}});
+  // The slot is unique in the body: range ids only grow.
+  const UOp scratch = scratch_buffer(next, load.dtype(), plan.bytes / item_size(load.dtype()), "stage");
+  const UOp filled =
+      close_loops(store(index(scratch, position_in(copied)), change_ranges(load, changes)), copied);
+  return substitute(body, {{load, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
 }
 
 }  // namespace lathe

@@ -1,7 +1,8 @@
 #include "codegen/vectorize.h"
 
+#include "codegen/rebuild.h"
+
 #include <algorithm>
-#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -21,18 +22,11 @@ std::optional<int64_t> coefficient(const UOp& term, const UOp& r) {
 class Vectorizer {
  public:
   UOp run(const UOp& body) {
-    for (const UOp& u : toposort(body)) {
-      UOp v = visit(u);
-      if (!(v == u)) done_.emplace(u.node(), std::move(v));
-    }
-    return of(body);
+    return done_.walk(toposort(body), [&](const UOp& u) { return visit(u); });
   }
 
  private:
-  UOp of(const UOp& u) const {
-    const auto it = done_.find(u.node());
-    return it == done_.end() ? u : it->second;
-  }
+  const UOp& of(const UOp& u) const { return done_.of(u); }
 
   static UOp vector_axis(const UOp& u) {
     for (const Node* r : u.ranges())
@@ -55,7 +49,7 @@ class Vectorizer {
         srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
     if (u.op() == Op::Load && srcs.size() == 3) srcs[0] = with_lanes_of(srcs[0], srcs[2]);
-    return u.with_srcs({srcs.data(), srcs.size()});
+    return u.with_srcs(srcs);
   }
 
   // A gate that differs by lane needs an address for each lane, even where it is the same one.
@@ -75,7 +69,7 @@ class Vectorizer {
     return UOp::make(Op::Shrink, {of(u.src(0)), stack({&base, 1}), stack({&lanes, 1})});
   }
 
-  std::unordered_map<const Node*, UOp> done_;
+  Rebuilt done_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "codegen/decompose/decompose_dtype.h"
 
 #include "codegen/decompose/typed.h"
+#include "codegen/rebuild.h"
 #include "uop/number_formats.h"
 
 #include <cmath>
@@ -90,27 +91,14 @@ class Emulation {
   explicit Emulation(const Target& target) : target_(target) {}
 
   UOp run(const UOp& sink) {
-    const std::vector<UOp> order = toposort(sink);
-    for (const UOp& u : order) {
-      UOp v = visit(u);
-      if (!(v == u)) done_.emplace(u.node(), std::move(v));
-    }
-    return of(sink);
+    return done_.walk(toposort(sink), [&](const UOp& u) { return visit(u); });
   }
 
  private:
   bool is_emulated(DType d) const { return is_narrow_float(d) && !target_.supports_dtype(d); }
   static DType storage(DType d) { return bit_width(d) == 8 ? DType::UInt8 : DType::UInt16; }
 
-  const UOp& of(const UOp& u) const {
-    const auto it = done_.find(u.node());
-    return it == done_.end() ? u : it->second;
-  }
-  UOp rebuild(const UOp& u) const {
-    SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
-    return u.with_srcs({srcs.data(), srcs.size()});
-  }
+  const UOp& of(const UOp& u) const { return done_.of(u); }
 
   // The stored form of a value: as it came from memory, or encoded.
   UOp stored(const UOp& u) const {
@@ -147,10 +135,10 @@ class Emulation {
       case Op::Cast: return visit_cast(u);
       default: break;
     }
-    if (!is_alu(u.op())) return rebuild(u);
+    if (!is_alu(u.op())) return done_.over_sources(u);
     const bool is_exact =
         u.op() == Op::Where || u.op() == Op::Max || u.op() == Op::Neg || u.op() == Op::Trunc;
-    return is_exact ? rebuild(u) : rounded(rebuild(u), d);
+    return is_exact ? done_.over_sources(u) : rounded(done_.over_sources(u), d);
   }
 
   UOp visit_cast(const UOp& u) const {
@@ -172,11 +160,11 @@ class Emulation {
     }
     if (u.op() == Op::Bitcast && is_emulated(u.src(0).dtype())) return bitcast(stored(u.src(0)), u.dtype());
     if (u.op() == Op::Cast) return visit_cast(u);
-    return rebuild(u);
+    return done_.over_sources(u);
   }
 
   const Target& target_;
-  std::unordered_map<const Node*, UOp> done_;
+  Rebuilt done_;
   std::unordered_map<const Node*, UOp> stored_;  // by the node as it was
 };
 

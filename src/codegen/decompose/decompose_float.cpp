@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "codegen/decompose/transcendental.h"
 #include "codegen/decompose/typed.h"
+#include "codegen/kernel_parts.h"
 #include "uop/rewrite.h"
 
 #include <algorithm>
@@ -118,57 +119,29 @@ UOp pow_expression(const UOp& base, const UOp& exponent, Precision precision) {
 
 // ---- sin ----------------------------------------------------------------------------------------
 
-UOp after(const UOp& x, std::span<const UOp> deps) {
-  if (deps.empty()) return x;
-  SmallVec<UOp, 8> srcs{x};
-  for (const UOp& d : deps) srcs.push_back(d);
-  return UOp::make(Op::After, x.dtype(), {srcs.data(), srcs.size()});
-}
-
 // Scratch for one value of the shape of `like`.
 class Register {
  public:
   Register(const UOp& like, FloatContext& context)
-      : lanes_(like.ndim() ? like.shape()[0].value() : 1), is_vector_(like.ndim()) {
-    auto arg = std::make_shared<ParamArg>();
-    arg->slot = context.next_register++;
-    arg->dtype = like.dtype();
-    arg->space = AddrSpace::Reg;
-    const UOp n = constant(DType::Int32, lanes_);
-    buffer_ = UOp::make(Op::Buffer, {stack({&n, 1})}, ParamPtr(std::move(arg)));
-  }
+      : lanes_(like.ndim() ? like.shape()[0].value() : 0),
+        buffer_(scratch_buffer(context.next_register++, like.dtype(), std::max<int64_t>(lanes_, 1))) {}
   // Its address once `deps` have happened.
   UOp at(std::span<const UOp> deps) const {
-    const UOp zero = constant(DType::Int32, 0), n = constant(DType::Int32, lanes_),
-              memory = after(buffer_, deps);
-    return is_vector_ ? UOp::make(Op::Shrink, {memory, stack({&zero, 1}), stack({&n, 1})})
-                      : index(memory, zero);
+    return first_elements(after(buffer_, deps), lanes_, constant(DType::Int32, 0));
   }
   UOp at(std::initializer_list<UOp> deps) const {
     return at(std::span<const UOp>(deps.begin(), deps.size()));
   }
 
  private:
-  int64_t lanes_;
-  bool is_vector_;
+  int64_t lanes_;  // 0 for a scalar
   UOp buffer_;
 };
 
 // 1 where some lane is true, else 0.
 UOp any_lane(const UOp& condition) {
-  UOp v = where(condition, constant(DType::UInt32, 1), constant(DType::UInt32, 0));
-  if (!condition.ndim()) return v;
-  const auto pick = [&](int64_t first, int64_t n) {
-    std::vector<UOp> at;
-    for (int64_t i = 0; i < n; i++) at.push_back(constant(DType::Int32, first + i));
-    return n == 1 ? index(v, at[0]) : index(v, stack(at));
-  };
-  int64_t lanes = v.shape()[0].value();
-  for (; lanes > 1 && lanes % 2 == 0; lanes /= 2) v = pick(0, lanes / 2) | pick(lanes / 2, lanes / 2);
-  if (!v.ndim()) return v;
-  UOp any = pick(0, 1);
-  for (int64_t i = 1; i < lanes; i++) any = any | pick(i, 1);
-  return any;
+  const UOp v = where(condition, constant(DType::UInt32, 1), constant(DType::UInt32, 0));
+  return v.ndim() ? fold_lanes(Op::Or, v) : v;
 }
 
 // Where the angle is pi/2 - x, x: of it cos(x) is computed, without the rounding of the difference.

@@ -1,6 +1,7 @@
 #include "codegen/decompose/decompose_long.h"
 
 #include "codegen/decompose/typed.h"
+#include "codegen/rebuild.h"
 #include "uop/spec_rules.h"
 
 #include <unordered_map>
@@ -158,27 +159,16 @@ constexpr PairOp kPairOps[] = {
 class WordPairs {
  public:
   UOp run(const UOp& sink) {
-    const std::vector<UOp> order = toposort(sink);
-    for (const UOp& u : order) {
-      if (is_long(u.dtype()) && !spec_is_memory(u))
-        words_.emplace(u.node(), value(u));
-      else if (UOp v = visit(u); !(v == u))
-        done_.emplace(u.node(), std::move(v));
-    }
-    return of(sink);
+    return done_.walk(toposort(sink), [&](const UOp& u) {
+      if (!is_long(u.dtype()) || spec_is_memory(u)) return visit(u);
+      words_.emplace(u.node(), value(u));
+      return u;
+    });
   }
 
  private:
-  const UOp& of(const UOp& u) const {
-    const auto it = done_.find(u.node());
-    return it == done_.end() ? u : it->second;
-  }
+  const UOp& of(const UOp& u) const { return done_.of(u); }
   const Words& words(const UOp& u) const { return words_.at(u.node()); }
-  UOp rebuild(const UOp& u) const {
-    SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
-    return u.with_srcs({srcs.data(), srcs.size()});
-  }
   // A coordinate of `memory`, which is an int32 where it is in bounds.
   UOp coordinate(const UOp& u, const UOp& memory) const {
     if (!is_long(u.dtype())) return of(u);
@@ -312,7 +302,7 @@ class WordPairs {
         break;
       default: break;
     }
-    return rebuild(u);
+    return done_.over_sources(u);
   }
 
   UOp stores(const UOp& u) const {
@@ -333,7 +323,7 @@ class WordPairs {
     user_runtime_error("{} needs 64-bit integers, which this target lacks", what);
   }
 
-  std::unordered_map<const Node*, UOp> done_;
+  Rebuilt done_;
   std::unordered_map<const Node*, Words> words_;
 };
 

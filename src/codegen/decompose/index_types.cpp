@@ -1,5 +1,7 @@
 #include "codegen/decompose/index_types.h"
 
+#include "codegen/rebuild.h"
+#include "renderer/program.h"
 #include "uop/linear_terms.h"
 
 #include <unordered_map>
@@ -9,11 +11,6 @@ namespace {
 
 DType index_dtype(const Bounds& b) { return fits(b, DType::Int32) ? DType::Int32 : DType::Int64; }
 bool is_weak_const(const UOp& u) { return u.is_const() && is_weak(u.dtype()); }
-bool is_memory(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::After) n = n->src_begin()[0].node();
-  return n->op == Op::Param || n->op == Op::Buffer;
-}
 
 // Sources of `u` that take part in the choice of its type, and are converted to it.
 std::span<const UOp> operands(const UOp& u) { return u.op() == Op::Where ? u.srcs().subspan(1) : u.srcs(); }
@@ -58,12 +55,11 @@ class WeakCommit {
   explicit WeakCommit(std::vector<UOp> order) : order_(std::move(order)), floats_(order_) {}
 
   UOp run() {
-    for (const UOp& u : order_) done_.emplace(u.node(), visit(u));
-    return done_.at(order_.back().node());
+    return done_.walk(order_, [&](const UOp& u) { return visit(u); });
   }
 
  private:
-  const UOp& of(const UOp& u) const { return done_.at(u.node()); }
+  const UOp& of(const UOp& u) const { return done_.of(u); }
   // The committed form of source `u` in type `d`.
   UOp as(const UOp& u, DType d) const {
     if (u.is_invalid()) return u;
@@ -77,11 +73,6 @@ class WeakCommit {
     for (size_t i = 0; i < u.n_srcs(); i++)
       srcs.push_back(i < first ? of(u.src(i)) : as(u.src(i), operand_dtype));
     return UOp::make(u.op(), DType::Void, {srcs.data(), srcs.size()}, u.arg());
-  }
-  UOp rebuild(const UOp& u) const {
-    SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
-    return u.with_srcs({srcs.data(), srcs.size()});
   }
 
   // The type of a weak integer node: wide when it or a source needs it.
@@ -125,7 +116,7 @@ class WeakCommit {
       case Op::Buffer: return commit_param(u);
       case Op::Cast: return commit_cast(u);
       case Op::Index:
-      case Op::Shrink: return is_memory(u.src(0)) ? commit_address(u) : rebuild(u);
+      case Op::Shrink: return is_memory(u.src(0)) ? commit_address(u) : done_.over_sources(u);
       case Op::Load: return commit_load(u);
       case Op::Store: return commit_store(u);
       case Op::Stack:
@@ -141,7 +132,7 @@ class WeakCommit {
       default: break;
     }
     if (has_flag(u.op(), kComparison)) return rebuild(u, comparison_type(u.src(0), u.src(1)));
-    return is_alu(u.op()) ? rebuild(u, type_of(u)) : rebuild(u);
+    return is_alu(u.op()) ? rebuild(u, type_of(u)) : done_.over_sources(u);
   }
 
   static UOp commit_literal(const UOp& u) {
@@ -151,7 +142,7 @@ class WeakCommit {
   }
 
   UOp commit_param(const UOp& u) const {
-    if (!is_weak(u.dtype())) return rebuild(u);
+    if (!is_weak(u.dtype())) return done_.over_sources(u);
     auto arg = std::make_shared<ParamArg>(u.param());
     arg->dtype = u.dtype() == DType::WeakInt ? index_dtype(u.bounds()) : default_float();
     return UOp::make(u.op(), arg->dtype, {of(u.src(0))}, ParamPtr(arg));
@@ -166,7 +157,7 @@ class WeakCommit {
   }
 
   UOp commit_load(const UOp& u) const {
-    if (u.n_srcs() == 1) return rebuild(u);
+    if (u.n_srcs() == 1) return done_.over_sources(u);
     return UOp::make(Op::Load, DType::Void, {of(u.src(0)), as(u.src(1), u.dtype()), of(u.src(2))});
   }
 
@@ -178,7 +169,7 @@ class WeakCommit {
   }
 
   UOp commit_address(const UOp& u) {
-    if (!is_small(u.src(0).shape())) return rebuild(u);
+    if (!is_small(u.src(0).shape())) return done_.over_sources(u);
     SmallVec<UOp, 3> srcs{of(u.src(0)), low_word(of(u.src(1)))};
     if (u.n_srcs() > 2) srcs.push_back(of(u.src(2)));
     return u.with_srcs({srcs.data(), srcs.size()});
@@ -240,7 +231,7 @@ class WeakCommit {
 
   std::vector<UOp> order_;
   FloatTypes floats_;
-  std::unordered_map<const Node*, UOp> done_;
+  Rebuilt done_;
   std::unordered_map<const Node*, UOp> low_;
 };
 

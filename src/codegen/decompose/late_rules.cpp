@@ -1,6 +1,7 @@
 #include "codegen/decompose/late_rules.h"
 
 #include "codegen/decompose/typed.h"
+#include "codegen/rebuild.h"
 #include "uop/rewrite.h"
 
 #include <cmath>
@@ -30,27 +31,17 @@ UOp use_divisions(const UOp& sink) {
     for (const UOp& s : u.srcs())
       if (s.op() == Op::Reciprocal) users[s.node()]++;
   if (users.empty()) return sink;
-  std::unordered_map<const Node*, UOp> done;
-  const auto of = [&](const UOp& u) {
-    const auto it = done.find(u.node());
-    return it == done.end() ? u : it->second;
-  };
+  Rebuilt done;
   const auto divides = [&](const UOp& product, const UOp& r) {
     return r.op() == Op::Reciprocal && users[r.node()] == 1 && r.node()->shape == product.node()->shape &&
            r.ranges() == product.ranges();
   };
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& u : order) {
-    srcs.clear();
-    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
-    UOp v;
-    for (size_t i = 0; i < 2 && u.op() == Op::Mul && !v; i++)
+  return done.walk(order, [&](const UOp& u) {
+    for (size_t i = 0; i < 2 && u.op() == Op::Mul; i++)
       if (divides(u, u.src(i)) && !u.src(1 - i).is_const(-1))
-        v = alu(Op::FDiv, {srcs[1 - i], of(u.src(i).src(0))});
-    if (!v) v = u.with_srcs({srcs.data(), srcs.size()});
-    if (!(v == u)) done.emplace(u.node(), std::move(v));
-  }
-  return of(sink);
+        return alu(Op::FDiv, {done.of(u.src(1 - i)), done.of(u.src(i).src(0))});
+    return done.over_sources(u);
+  });
 }
 
 // ---- rules --------------------------------------------------------------------------------------

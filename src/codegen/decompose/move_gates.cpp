@@ -1,17 +1,13 @@
 #include "codegen/decompose/move_gates.h"
 
+#include "renderer/program.h"
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 namespace lathe {
 namespace {
-
-bool is_memory(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::After) n = n->src_begin()[0].node();
-  return n->op == Op::Param || n->op == Op::Buffer;
-}
 
 UOp both(const UOp& a, const UOp& b) {
   if (!a || a == b) return b;

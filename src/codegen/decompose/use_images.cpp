@@ -1,5 +1,6 @@
 #include "codegen/decompose/use_images.h"
 
+#include "codegen/rebuild.h"
 #include "uop/gates.h"
 #include "uop/image.h"
 #include "uop/linear_terms.h"
@@ -64,17 +65,12 @@ class ImageMaker {
   }
 
   UOp run() {
-    for (const UOp& u : order_) done_.emplace(u.node(), visit(u));
-    return done_.at(order_.back().node());
+    return done_.walk(order_, [&](const UOp& u) { return visit(u); });
   }
 
  private:
-  const UOp& of(const UOp& u) const { return done_.at(u.node()); }
-
   UOp visit(const UOp& u) const {
-    SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
-    const UOp now = u.with_srcs({srcs.data(), srcs.size()});
+    const UOp now = done_.over_sources(u);
     if (u.op() == Op::Cast && u.dtype() == DType::Float32 && u.src(0).op() == Op::Load && size_of(u.src(0)))
       return now.src(0).src(0);
     const ImageSize* size = u.op() == Op::Load || u.op() == Op::Store ? size_of(u) : nullptr;
@@ -113,7 +109,7 @@ class ImageMaker {
 
   std::vector<UOp> order_;
   std::unordered_map<const Node*, ImageSize> sizes_;
-  std::unordered_map<const Node*, UOp> done_;
+  Rebuilt done_;
 };
 
 }  // namespace

@@ -1,0 +1,37 @@
+// Graphs made anew from their sources up.
+#pragma once
+#include "uop/uop.h"
+
+#include <unordered_map>
+
+namespace lathe {
+
+// What nodes have become. A node that is not in here is still itself.
+class Rebuilt {
+ public:
+  const UOp& of(const UOp& u) const {
+    const auto it = done_.find(u.node());
+    return it == done_.end() ? u : it->second;
+  }
+  // `u` over what its sources have become.
+  UOp over_sources(const UOp& u) const {
+    SmallVec<UOp, 8> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(of(s));
+    return u.with_srcs(srcs);
+  }
+  void set(const UOp& u, UOp v) {
+    if (!(v == u)) done_.insert_or_assign(u.node(), std::move(v));
+  }
+  bool contains(const UOp& u) const { return done_.contains(u.node()); }
+  // What the last of `order` becomes when each node, its sources first, becomes `visit(node)`.
+  template <class Visit>
+  UOp walk(const std::vector<UOp>& order, Visit visit) {
+    for (const UOp& u : order) set(u, visit(u));
+    return of(order.back());
+  }
+
+ private:
+  std::unordered_map<const Node*, UOp> done_;
+};
+
+}  // namespace lathe
