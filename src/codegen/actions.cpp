@@ -5,7 +5,6 @@
 #include "uop/arg_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 namespace lathe {
@@ -162,37 +161,6 @@ std::string print_actions(std::span<const Action> actions) {
   for (const Action& a : actions) {
     if (!out.empty()) out += ' ';
     out += fmt::format("{}({}, {})", action_kind_name(a.kind), a.axis, a.amount);
-  }
-  return out;
-}
-
-Result<std::vector<Action>> parse_actions(std::string_view text) {
-  std::vector<Action> out;
-  size_t at = 0;
-  auto fail = [&](const char* what) { return ParseError{what, at, "actions"}; };
-  auto skip = [&](std::string_view set) {
-    while (at < text.size() && set.find(text[at]) != std::string_view::npos) at++;
-  };
-  auto number = [&](int32_t& v) {
-    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), v);
-    if (error != std::errc{}) return false;
-    at = static_cast<size_t>(end - text.data());
-    return true;
-  };
-  for (skip(" "); at < text.size(); skip(" ")) {
-    Action a{};
-    const size_t open = text.find('(', at);
-    if (open == std::string_view::npos) return fail("expected Name(axis, amount)");
-    const auto kind = parse_action_kind(text.substr(at, open - at));
-    if (!kind) return fail("unknown action");
-    a.kind = *kind;
-    at = open + 1;
-    if (!number(a.axis)) return fail("expected an axis");
-    skip(", ");
-    if (!number(a.amount)) return fail("expected an amount");
-    if (at >= text.size() || text[at] != ')') return fail("expected )");
-    at++;
-    out.push_back(a);
   }
   return out;
 }

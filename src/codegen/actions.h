@@ -8,9 +8,8 @@
 //   Swap(axis, other) exchange two output loops
 //   Stage(load, 0)    a load reads from a contiguous scratch copy (stage.h)
 //
-// A schedule is a list of actions; `print_actions` and `parse_actions` round-trip.
+// A schedule is a list of actions.
 #pragma once
-#include "base/result.h"
 #include "uop/uop.h"
 
 #include <string>
@@ -36,6 +35,5 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes);
 int next_range_id(const UOp& body);
 
 std::string print_actions(std::span<const Action> actions);  // "Upcast(0, 8) Vector(1, 32)"
-Result<std::vector<Action>> parse_actions(std::string_view text);
 
 }  // namespace lathe

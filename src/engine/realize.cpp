@@ -50,11 +50,9 @@ void run_kernel(const ScheduledKernel& k) {
 
 void run_copy(const ScheduledKernel& k) {
   const Buffer& from = memory_of(k.buffers[1]);
-  std::vector<std::byte> bytes(from.size());
-  from.copy_out(bytes);
-  memory_of(k.buffers[0]).copy_in(bytes);
+  copy_bytes(memory_of(k.buffers[0]), from);
   if (knob(Knob::DEBUG) >= 2)
-    debug_line("      {:<8} copy {} bytes from {}", k.device, bytes.size(), from.device().name());
+    debug_line("      {:<8} copy {} bytes from {}", k.device, from.size(), from.device().name());
 }
 
 }  // namespace

@@ -34,8 +34,14 @@ std::string CWriter::function_alu(const UOp& u, int64_t n) {
 
 // ---- scalars
 
-CWriter::Value CWriter::scalar_alu(const UOp& u) {
+void CWriter::alu(const UOp& u) {
+  if (!target_.native_ops.contains(u.op())) cannot_render(u, kLanguage);
   check_operands(u);
+  const int64_t n = lanes_of(u);
+  define(u, n ? vector_alu(u, n) : scalar_alu(u), true);
+}
+
+CWriter::Value CWriter::scalar_alu(const UOp& u) {
   const DType d = u.dtype();
   const std::string a = scalar(u.src(0)), b = u.n_srcs() > 1 ? scalar(u.src(1)) : "",
                     c = u.n_srcs() > 2 ? scalar(u.src(2)) : "";
@@ -78,7 +84,6 @@ CWriter::Value CWriter::vector_where(const UOp& u, int64_t n) {
 }
 
 CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
-  check_operands(u);
   const DType d = u.dtype(), from = u.src(0).dtype();
   if (u.op() == Op::Where) return vector_where(u, n);
   if (is_bool(d) && is_bool(from)) return vector_bool(u, n);

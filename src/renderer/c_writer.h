@@ -18,8 +18,6 @@ class CWriter {
   Rendered run(std::string_view kernel_name);
 
   // Statements, for write_node.
-  static constexpr std::string_view kLanguage = "C";
-  const Target& target() const { return target_; }
   void leaf(const UOp&) {}
   void buffer(const UOp& u);
   void range(const UOp& u);
@@ -35,9 +33,10 @@ class CWriter {
   void pick(const UOp& u) { define(u, pick_value(u), true); }
   void cast(const UOp& u) { define(u, cast_value(u), true); }
   void bitcast(const UOp& u) { define(u, bitcast_value(u), true); }
-  void alu(const UOp& u) { define(u, lanes_of(u) ? vector_alu(u, lanes_of(u)) : scalar_alu(u), true); }
+  void alu(const UOp& u);
 
  private:
+  static constexpr std::string_view kLanguage = "C";
   // An expression: a name, or text in parentheses.
   struct Value {
     std::string text;

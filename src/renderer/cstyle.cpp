@@ -274,7 +274,7 @@ std::string CWriter::whole_program(const std::string& name, const Signature& s) 
 Rendered CWriter::run(std::string_view kernel_name) {
   const std::string name = to_identifier(kernel_name);
   const Signature s = signature_of(linear_);
-  refuse_images(s, "C");
+  refuse_images(s, kLanguage);
   for (const UOp& b : s.buffers) values_[b.node()] = {fmt::format("buf{}", b.param().slot)};
   for (const UOp& v : s.variables) values_[v.node()] = {pool_.unique("var_" + to_identifier(v.param().name))};
   if (s.core_id) values_[s.core_id.node()] = {"core"};

@@ -22,6 +22,7 @@ std::string LlvmWriter::call(const std::string& name, DType d, int64_t n,
 }
 
 void LlvmWriter::alu(const UOp& u) {
+  if (!target_.native_ops.contains(u.op())) cannot_render(u, kLanguage);
   check_operands(u);
   const int64_t n = lanes_of(u);
   if (has_flag(u.op(), kComparison)) return define(u, compare(u, n));

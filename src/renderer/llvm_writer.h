@@ -19,8 +19,6 @@ class LlvmWriter {
   Rendered run(std::string_view kernel_name);
 
   // Statements, for write_node.
-  static constexpr std::string_view kLanguage = "LLVM";
-  const Target& target() const { return target_; }
   void leaf(const UOp&) {}
   void buffer(const UOp& u);
   void range(const UOp& u);
@@ -37,6 +35,7 @@ class LlvmWriter {
   void alu(const UOp& u);
 
  private:
+  static constexpr std::string_view kLanguage = "LLVM";
   // Output.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {

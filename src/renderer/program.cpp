@@ -7,31 +7,17 @@
 namespace lathe {
 namespace {
 
-constexpr std::string_view kDecomposed = "codegen decomposes it";
-constexpr std::string_view kGraphOnly = "graphs only: lowering turns it into loops, indices and memory";
-constexpr std::string_view kAboveKernels = "it is about whole kernels, not part of one";
-
+struct NotRendered {
+  OpSet ops;
+  std::string_view reason;
+};
 constexpr NotRendered kNotRendered[] = {
-    {Op::Exp2, kDecomposed},
-    {Op::Log2, kDecomposed},
-    {Op::Sin, kDecomposed},
-    {Op::Pow, kDecomposed},
-    {Op::Threefry, kDecomposed},
-    {Op::FloorDiv, kDecomposed},
-    {Op::FloorMod, kDecomposed},
-    {Op::Call, kAboveKernels},
-    {Op::Linear, kAboveKernels},
-    {Op::Copy, kAboveKernels},
-    {Op::Reshape, kGraphOnly},
-    {Op::Permute, kGraphOnly},
-    {Op::Expand, kGraphOnly},
-    {Op::Pad, kGraphOnly},
-    {Op::Flip, kGraphOnly},
-    {Op::Reduce, kGraphOnly},
-    {Op::Stage, kGraphOnly},
-    {Op::Contiguous, kGraphOnly},
-    {Op::ContiguousBackward, kGraphOnly},
-    {Op::Detach, kGraphOnly},
+    {{Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Threefry, Op::FloorDiv, Op::FloorMod},
+     "codegen decomposes it"},
+    {{Op::Call, Op::Linear, Op::Copy}, "it is about whole kernels, not part of one"},
+    {{Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Flip, Op::Reduce, Op::Stage, Op::Contiguous,
+      Op::ContiguousBackward, Op::Detach},
+     "graphs only: lowering turns it into loops, indices and memory"},
 };
 
 struct Interval {
@@ -58,12 +44,15 @@ std::optional<Interval> exact_result(const UOp& u) {
 
 }  // namespace
 
-std::span<const NotRendered> not_rendered() { return kNotRendered; }
+std::string_view why_not_rendered(Op op) {
+  for (const NotRendered& row : kNotRendered)
+    if (row.ops.contains(op)) return row.reason;
+  return {};
+}
 
 void cannot_render(const UOp& u, std::string_view renderer) {
-  std::string_view reason = "it has no place in a linear program in this form";
-  for (const NotRendered& row : kNotRendered)
-    if (row.op == u.op()) reason = row.reason;
+  std::string_view reason = why_not_rendered(u.op());
+  if (reason.empty()) reason = "it has no place in a linear program in this form";
   CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, op_name(u.op()), dtype_name(u.dtype()),
         reason);
   __builtin_unreachable();

@@ -72,7 +72,7 @@ std::vector<UOp> value_sources(const UOp& u);
 
 // Hands a node of a linear program to the member of `writer` that writes its kind of statement: leaf (Param,
 // Special, Const), buffer, range, end, open_if, end_if, barrier, pick (lanes of a vector), load, store,
-// stack, cast, bitcast or alu. Nodes that are part of others' text go nowhere.
+// stack, cast, bitcast or alu (or nothing of these). Nodes that are part of others' text go nowhere.
 template <class Writer>
 void write_node(Writer& writer, const UOp& u) {
   switch (u.op()) {
@@ -96,17 +96,14 @@ void write_node(Writer& writer, const UOp& u) {
       return;
     case Op::Shrink:
       if (is_memory(u.src(0))) return;
-      break;
+      return writer.alu(u);
     case Op::Load: return writer.load(u);
     case Op::Store: return writer.store(u);
     case Op::Stack: return writer.stack(u);
     case Op::Cast: return writer.cast(u);
     case Op::Bitcast: return writer.bitcast(u);
-    default:
-      if (is_alu(u.op()) && writer.target().native_ops.contains(u.op())) return writer.alu(u);
-      break;
+    default: return writer.alu(u);
   }
-  cannot_render(u, Writer::kLanguage);
 }
 
 // Buffers that some Store writes.

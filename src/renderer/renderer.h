@@ -38,11 +38,7 @@ class Renderer {
   virtual Rendered render(std::string_view kernel_name, std::span<const UOp> linear) const = 0;
 };
 
-// Ops that no text renderer prints, and why.
-struct NotRendered {
-  Op op;
-  std::string_view reason;
-};
-std::span<const NotRendered> not_rendered();
+// Why no text renderer prints an op; empty where they do.
+std::string_view why_not_rendered(Op op);
 
 }  // namespace lathe

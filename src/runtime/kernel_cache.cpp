@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -19,7 +18,7 @@ namespace {
 
 // Raise when the layout of the tables or the meaning of a value changes: a file of another version is
 // emptied.
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int kApplicationId = 0x6c746865;  // "lthe": files of other programs are not touched
 // A writer holds the lock for well under a millisecond.
 constexpr int kBusyTimeoutMs = 1000;
@@ -28,14 +27,6 @@ constexpr const char kSchema[] =
     "DROP TABLE IF EXISTS entries;"
     "CREATE TABLE entries(tab TEXT NOT NULL, key BLOB NOT NULL, checksum BLOB NOT NULL, value BLOB NOT NULL,"
     " PRIMARY KEY(tab, key));";
-
-struct Key {
-  char bytes[16];
-  explicit Key(Hash128 hash) {
-    std::memcpy(bytes, &hash.hi, 8);
-    std::memcpy(bytes + 8, &hash.lo, 8);
-  }
-};
 
 Hash128 checksum(std::string_view table, Hash128 key, std::string_view value) {
   return hash_text(value, hash_text(table, key));
@@ -68,14 +59,13 @@ struct KernelCache::Connection {
     find_statement = store_statement = nullptr;
   }
 
-  void give_up(const char* action) {
-    std::string reason = db ? sqlite3_errmsg(db) : "out of memory";
-    give_up(action, reason);
-  }
-  void give_up(const char* action, const std::string& reason) {
+  // False, for callers that return whether the file is of use.
+  bool give_up(const char* action, std::string reason = {}) {
+    if (reason.empty()) reason = db ? sqlite3_errmsg(db) : "out of memory";
     log_warn_once("kernel cache " + path, "kernel cache {} is not used: cannot {}: {}", path, action, reason);
     close();
     broken = true;
+    return false;
   }
 
   bool run(const char* sql) { return sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK; }
@@ -101,10 +91,10 @@ struct KernelCache::Connection {
     if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
     owner = getpid();
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    if (sqlite3_open_v2(path.c_str(), &db, flags, nullptr) != SQLITE_OK) return give_up("open it"), false;
+    if (sqlite3_open_v2(path.c_str(), &db, flags, nullptr) != SQLITE_OK) return give_up("open it");
     sqlite3_busy_timeout(db, kBusyTimeoutMs);
     std::optional<int> version = number("PRAGMA user_version");
-    if (!version) return give_up("read it"), false;
+    if (!version) return give_up("read it");
     if (*version != kSchemaVersion && !make_schema()) return false;
     return prepare();
   }
@@ -113,19 +103,18 @@ struct KernelCache::Connection {
   bool make_schema() {
     number("PRAGMA journal_mode=WAL");  // readers go on while another process writes; the mode stays with the
                                         // file
-    if (!run("BEGIN IMMEDIATE")) return give_up("lock it"), false;
+    if (!run("BEGIN IMMEDIATE")) return give_up("lock it");
     const std::optional<int> version = number("PRAGMA user_version");
     const std::optional<int> id = number("PRAGMA application_id");
     const std::optional<int> tables = number("SELECT count(*) FROM sqlite_master");
-    if (!version || !id || !tables) return give_up("read it"), false;
-    if (*id != kApplicationId && *tables != 0)
-      return give_up("use it", "it belongs to another program"), false;
+    if (!version || !id || !tables) return give_up("read it");
+    if (*id != kApplicationId && *tables != 0) return give_up("use it", "it belongs to another program");
     if (*version != kSchemaVersion) {
       std::string sql = fmt::format("{} PRAGMA application_id={}; PRAGMA user_version={};", kSchema,
                                     kApplicationId, kSchemaVersion);
-      if (!run(sql.c_str())) return give_up("create its table"), false;
+      if (!run(sql.c_str())) return give_up("create its table");
     }
-    return run("COMMIT") || (give_up("create its table"), false);
+    return run("COMMIT") || give_up("create its table");
   }
 
   bool prepare() {
@@ -136,12 +125,15 @@ struct KernelCache::Connection {
         sqlite3_prepare_v3(db, "INSERT OR REPLACE INTO entries VALUES(?,?,?,?)", -1,
                            SQLITE_PREPARE_PERSISTENT, &store_statement, nullptr) == SQLITE_OK)
       return true;
-    return give_up("read its table"), false;
+    return give_up("read its table");
   }
 
-  static void bind_key(sqlite3_stmt* statement, std::string_view table, const Key& key) {
+  static void bind_blob(sqlite3_stmt* statement, int at, const void* data, size_t size) {
+    sqlite3_bind_blob64(statement, at, data, size, SQLITE_STATIC);
+  }
+  static void bind_key(sqlite3_stmt* statement, std::string_view table, const Hash128& key) {
     sqlite3_bind_text(statement, 1, table.data(), static_cast<int>(table.size()), SQLITE_STATIC);
-    sqlite3_bind_blob(statement, 2, key.bytes, sizeof(key.bytes), SQLITE_STATIC);
+    bind_blob(statement, 2, &key, sizeof(key));
   }
 
   static std::string_view blob(sqlite3_stmt* statement, int column) {
@@ -150,27 +142,28 @@ struct KernelCache::Connection {
             data ? static_cast<size_t>(sqlite3_column_bytes(statement, column)) : 0};
   }
 
-  std::optional<std::string> find(std::string_view table, Hash128 hash) {
-    const Key key(hash);
+  std::optional<std::string> find(std::string_view table, const Hash128& key) {
     bind_key(find_statement, table, key);
     std::optional<std::string> value;
     const int status = sqlite3_step(find_statement);
     if (status == SQLITE_ROW) {
-      std::string_view found = blob(find_statement, 1);
-      const Key expected(checksum(table, hash, found));
-      if (blob(find_statement, 0) == std::string_view(expected.bytes, sizeof(expected.bytes))) value = found;
+      const std::string_view found = blob(find_statement, 1);
+      const Hash128 expected = checksum(table, key, found);
+      if (blob(find_statement, 0) ==
+          std::string_view(reinterpret_cast<const char*>(&expected), sizeof(expected)))
+        value = found;
     }
     sqlite3_reset(find_statement);
     if (status != SQLITE_ROW && status != SQLITE_DONE) give_up("look up a kernel");
     return value;
   }
 
-  void store(std::string_view table, Hash128 hash, std::string_view value) {
-    const Key key(hash);
-    const Key check(checksum(table, hash, value));
+  void store(std::string_view table, const Hash128& key, std::string_view value) {
+    const Hash128 check = checksum(table, key, value);
     bind_key(store_statement, table, key);
-    sqlite3_bind_blob(store_statement, 3, check.bytes, sizeof(check.bytes), SQLITE_STATIC);
-    sqlite3_bind_blob64(store_statement, 4, value.data(), value.size(), SQLITE_STATIC);
+    bind_blob(store_statement, 3, &check, sizeof(check));
+    // A null pointer would be stored as NULL.
+    bind_blob(store_statement, 4, value.empty() ? "" : value.data(), value.size());
     const int status = sqlite3_step(store_statement);
     sqlite3_reset(store_statement);
     sqlite3_clear_bindings(store_statement);

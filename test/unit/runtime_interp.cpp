@@ -49,8 +49,7 @@ void run_program(Program& program, const Buffers& bufs, const std::vector<int64_
 
 bool can_render(std::span<const UOp> linear) {
   for (const UOp& u : linear)
-    for (const NotRendered& row : not_rendered())
-      if (row.op == u.op()) return false;
+    if (!why_not_rendered(u.op()).empty()) return false;
   return true;
 }
 

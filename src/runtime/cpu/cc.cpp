@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <vector>
 
 extern char** environ;
@@ -33,73 +35,22 @@ constexpr const char* kFlags[] = {"-O2",
                                   "-fno-asynchronous-unwind-tables",
                                   "-fno-ident",
                                   "-w",
-                                  "-x",
-                                  "c",
                                   "-c"};
 
 std::vector<std::string> compiler_words() {
-  const std::string& given = knob_str(Knob::CC);
-  std::vector<std::string> words;
-  size_t at = 0;
-  while ((at = given.find_first_not_of(" \t", at)) != std::string::npos) {
-    size_t end = std::min(given.find_first_of(" \t", at), given.size());
-    words.push_back(given.substr(at, end - at));
-    at = end;
-  }
+  std::istringstream given(knob_str(Knob::CC));
+  std::vector<std::string> words{std::istream_iterator<std::string>(given), {}};
   if (words.empty()) words.emplace_back("cc");
   return words;
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// A file without a name.
-int anonymous_file(const char* label) {
-  int fd = memfd_create(label, MFD_CLOEXEC);
-  if (fd < 0) device_error("cannot make a temporary file for the C compiler: {}", std::strerror(errno));
-  return fd;
-}
-
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) device_error("cannot hand the source to the C compiler: {}", std::strerror(errno));
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
-
-std::string read_back(int fd, size_t limit) {
-  std::string text(limit, '\0');
-  size_t size = 0;
-  while (size < limit) {
-    ssize_t n = pread(fd, text.data() + size, limit - size, static_cast<off_t>(size));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    size += static_cast<size_t>(n);
-  }
-  text.resize(size);
-  return text;
 }
 
 // A new empty file that goes with the object. Compilers write through a path and remove it when they fail.
 class TemporaryFile {
  public:
-  TemporaryFile() {
+  explicit TemporaryFile(std::string_view suffix) {
     const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder && *folder ? folder : "/tmp") + "/lathe-XXXXXX.o";
-    int fd = mkstemps(path_.data(), 2);
+    path_ = fmt::format("{}/lathe-XXXXXX{}", folder && *folder ? folder : "/tmp", suffix);
+    int fd = mkostemps(path_.data(), static_cast<int>(suffix.size()), O_CLOEXEC);
     if (fd < 0) device_error("cannot make {}: {}", path_, std::strerror(errno));
     close(fd);
   }
@@ -118,17 +69,16 @@ std::string join_words(const std::vector<std::string>& words) {
   return text;
 }
 
-// Runs the command with the source as standard input and both outputs collected; the exit status as of
-// waitpid.
-int run_command(std::vector<std::string>& words, int input, int output) {
+// Runs the command with both outputs in a file; the exit status as of waitpid.
+int run_command(std::vector<std::string>& words, const std::string& output) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, 1);
-  posix_spawn_file_actions_adddup2(&actions, output, 2);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -160,21 +110,18 @@ std::string find_program(const std::string& word) {
 }  // namespace
 
 std::string compile_c(std::string_view source) {
-  Descriptor input(anonymous_file("lathe-source"));
-  Descriptor output(anonymous_file("lathe-compiler-output"));
-  TemporaryFile object;
-  write_all(input.get(), source);
-  lseek(input.get(), 0, SEEK_SET);
-
+  const TemporaryFile text(".c"), report(".txt"), object(".o");
+  if (!(std::ofstream(text.path()) << source).flush())
+    device_error("cannot hand the source to the C compiler: {}", std::strerror(errno));
   std::vector<std::string> words = compiler_words();
   for (const char* flag : kFlags) words.emplace_back(flag);
-  words.insert(words.end(), {"-", "-o", object.path()});
-  const int status = run_command(words, input.get(), output.get());
+  words.insert(words.end(), {text.path(), "-o", object.path()});
+  const int status = run_command(words, report.path());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::string how = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
                                           : fmt::format("exit status {}", WEXITSTATUS(status));
     device_error("the C compiler failed with {}\n  command: {}\n{}", how, join_words(words),
-                 read_back(output.get(), kMaxReport));
+                 read_file(report.path()).substr(0, kMaxReport));
   }
   std::string bytes = read_file(object.path());
   if (bytes.empty()) device_error("the C compiler `{}` wrote no object", join_words(words));

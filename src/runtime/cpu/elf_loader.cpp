@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -22,11 +23,14 @@ namespace {
 constexpr size_t kMaxImage = size_t{256} << 20;  // bytes; a kernel's sections are a few KiB
 constexpr size_t kMaxAlign = 4096;
 constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
-constexpr size_t kStubSize = 8;
-constexpr size_t kSlotSize = 8;
+// The address of a symbol that code reaches indirectly, behind a jump through it.
+struct Entry {
+  unsigned char jump[8] = {0xff, 0x25, 2, 0,
+                           0,    0,    0, 0};  // jmp *2(%rip), counted from the end of its six bytes
+  uint64_t address;
+};
 
-// Parts of the image by protection, in address order. Jump stubs end the code, address slots end the
-// constants.
+// Parts of the image by protection, in address order. Entries end the code.
 enum Part { kCode, kConstants, kData, kNumParts };
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
@@ -122,8 +126,7 @@ class ObjectReader {
       for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym))
         symbols_.push_back(read<Elf64_Sym>(section.sh_offset + at));
     }
-    slot_.assign(symbols_.size(), kNowhere);
-    stub_.assign(symbols_.size(), kNowhere);
+    entry_.assign(symbols_.size(), kNowhere);
   }
 
   template <class F>
@@ -144,18 +147,17 @@ class ObjectReader {
     return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
   }
 
-  // Which symbols need a word that holds their address, and which of those a jump through it: functions of
-  // the process may lie further away than a 32-bit displacement reaches.
+  // Which symbols need an entry: those whose address is read from a table, and functions of the process,
+  // which may lie further away than a 32-bit displacement reaches.
   void collect_references() {
     for (const Elf64_Shdr& section : sections_) {
       if (section.sh_type == SHT_REL && is_loaded(section.sh_info)) bad_object("relocations without addends");
       if (section.sh_type != SHT_RELA || !is_loaded(section.sh_info)) continue;
       for_each_relocation(section, [&](const Elf64_Rela& relocation) {
         const size_t symbol = ELF64_R_SYM(relocation.r_info);
-        const bool jumps = is_external(symbol);
-        if (!jumps && !needs_slot(ELF64_R_TYPE(relocation.r_info))) return;
-        if (slot_[symbol] == kNowhere) slot_[symbol] = num_slots_++;
-        if (jumps && stub_[symbol] == kNowhere) stub_[symbol] = num_stubs_++;
+        if ((is_external(symbol) || needs_slot(ELF64_R_TYPE(relocation.r_info))) &&
+            entry_[symbol] == kNowhere)
+          entry_[symbol] = num_entries_++;
       });
     }
   }
@@ -173,8 +175,7 @@ class ObjectReader {
           bad_object("an image above {} bytes", kMaxImage);
         at += sections_[i].sh_size;
       }
-      if (part == kCode) at = (stubs_ = round_up(at, kStubSize)) + num_stubs_ * kStubSize;
-      if (part == kConstants) at = (slots_ = round_up(at, kSlotSize)) + num_slots_ * kSlotSize;
+      if (part == kCode) at = (entries_ = round_up(at, sizeof(Entry))) + num_entries_ * sizeof(Entry);
     }
     part_start_[kNumParts] = round_up(std::max<size_t>(at, 1), page);
   }
@@ -190,21 +191,13 @@ class ObjectReader {
       if (is_loaded(i) && sections_[i].sh_type == SHT_PROGBITS)
         std::memcpy(base_ + place_[i], contents(sections_[i]).data(), sections_[i].sh_size);
     for (size_t symbol = 0; symbol < symbols_.size(); symbol++) {
-      if (slot_[symbol] == kNowhere) continue;
-      const uint64_t target = address_of(symbol);
-      std::memcpy(base_ + slots_ + slot_[symbol] * kSlotSize, &target, sizeof(target));
-      if (stub_[symbol] != kNowhere) write_stub(symbol);
+      if (entry_[symbol] == kNowhere) continue;
+      const Entry entry{.address = address_of(symbol)};
+      std::memcpy(entry_of(symbol), &entry, sizeof(entry));
     }
   }
 
-  // jmp *displacement(%rip), where the displacement counts from the end of its six bytes
-  void write_stub(size_t symbol) {
-    const size_t at = stubs_ + stub_[symbol] * kStubSize;
-    const auto displacement = static_cast<int32_t>(slots_ + slot_[symbol] * kSlotSize - (at + 6));
-    const unsigned char jump[2] = {0xff, 0x25};
-    std::memcpy(base_ + at, jump, sizeof(jump));
-    std::memcpy(base_ + at + 2, &displacement, sizeof(displacement));
-  }
+  std::byte* entry_of(size_t symbol) const { return base_ + entries_ + entry_[symbol] * sizeof(Entry); }
 
   uint64_t address_of(size_t symbol) const {
     const Elf64_Sym& s = symbols_[symbol];
@@ -238,7 +231,7 @@ class ObjectReader {
     });
   }
 
-  // S, A, P and G as in the x86-64 ABI: symbol, addend, place, address slot. Sums wrap by definition.
+  // S, A, P and G as in the x86-64 ABI: symbol, addend, place, address of an entry. Sums wrap by definition.
   uint64_t relocated(uint32_t type, const Elf64_Rela& relocation, uint64_t place) const {
     const size_t symbol = ELF64_R_SYM(relocation.r_info);
     const auto addend = static_cast<uint64_t>(relocation.r_addend);
@@ -249,10 +242,9 @@ class ObjectReader {
       case R_X86_64_PLT32: return signed32(near_address(symbol) + addend - place);
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX: {
-        const auto slot = reinterpret_cast<uint64_t>(base_ + slots_ + slot_[symbol] * kSlotSize);
-        return signed32(slot + addend - place);
-      }
+      case R_X86_64_REX_GOTPCRELX:
+        return signed32(reinterpret_cast<uint64_t>(entry_of(symbol) + offsetof(Entry, address)) + addend -
+                        place);
       case R_X86_64_32: {
         const uint64_t value = address_of(symbol) + addend;
         if (value >> 32)
@@ -265,8 +257,7 @@ class ObjectReader {
   }
 
   uint64_t near_address(size_t symbol) const {
-    if (stub_[symbol] == kNowhere) return address_of(symbol);
-    return reinterpret_cast<uint64_t>(base_ + stubs_ + stub_[symbol] * kStubSize);
+    return is_external(symbol) ? reinterpret_cast<uint64_t>(entry_of(symbol)) : address_of(symbol);
   }
 
   static uint64_t signed32(uint64_t value) {
@@ -299,12 +290,9 @@ class ObjectReader {
   std::vector<size_t> place_;  // offset of each section in the image
   std::vector<int> part_;      // its Part, kNumParts when it is not loaded
   std::vector<Elf64_Sym> symbols_;
-  std::vector<size_t> slot_;  // per symbol: index of its address slot
-  std::vector<size_t> stub_;  // per symbol: index of its jump stub
-  size_t num_slots_ = 0;
-  size_t num_stubs_ = 0;
-  size_t slots_ = 0;
-  size_t stubs_ = 0;
+  std::vector<size_t> entry_;  // per symbol: index of its Entry
+  size_t num_entries_ = 0;
+  size_t entries_ = 0;  // where they start in the image
   std::array<size_t, kNumParts + 1> part_start_{};
   std::byte* base_ = nullptr;
   std::unique_ptr<LoadedObject> out_;

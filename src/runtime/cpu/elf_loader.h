@@ -22,7 +22,6 @@ class LoadedObject {
 
   // The address of a global function or object; null when the object does not define it.
   const void* symbol(std::string_view name) const;
-  size_t mapped_size() const { return size_; }
 
  private:
   friend class ObjectReader;

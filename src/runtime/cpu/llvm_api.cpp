@@ -5,22 +5,15 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <string>
 
 namespace lathe {
 namespace {
 
-std::atomic<bool> g_loaded{false};
-
 #if defined(__x86_64__)
-constexpr const char* kInitializers[] = {"LLVMInitializeX86TargetInfo", "LLVMInitializeX86Target",
-                                         "LLVMInitializeX86TargetMC", "LLVMInitializeX86AsmPrinter",
-                                         "LLVMInitializeX86AsmParser"};
+constexpr const char* kArchitecture = "X86";
 #elif defined(__aarch64__)
-constexpr const char* kInitializers[] = {"LLVMInitializeAArch64TargetInfo", "LLVMInitializeAArch64Target",
-                                         "LLVMInitializeAArch64TargetMC", "LLVMInitializeAArch64AsmPrinter",
-                                         "LLVMInitializeAArch64AsmParser"};
+constexpr const char* kArchitecture = "AArch64";
 #else
 #error "no LLVM target is named for this processor"
 #endif
@@ -64,8 +57,9 @@ Loaded load() {
   }
   LATHE_LLVM_FUNCTIONS(LATHE_LLVM_RESOLVE)
 #undef LATHE_LLVM_RESOLVE
-  for (const char* name : kInitializers) {
-    auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name));
+  for (const char* part : {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"}) {
+    const std::string name = fmt::format("LLVMInitialize{}{}", kArchitecture, part);
+    auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name.c_str()));
     if (!initialize) {
       out.error = fmt::format("the LLVM library found lacks {}: it has no target for this processor", name);
       return out;
@@ -74,7 +68,6 @@ Loaded load() {
   }
   out.api.LLVMInstallFatalErrorHandler(throw_fatal);
   out.error.clear();
-  g_loaded = true;
   return out;
 }
 
@@ -86,7 +79,5 @@ const LlvmApi& llvm_api() {
   if (!loaded->error.empty()) device_error("{}", loaded->error);
   return loaded->api;
 }
-
-bool llvm_is_loaded() { return g_loaded; }
 
 }  // namespace lathe

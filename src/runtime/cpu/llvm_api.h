@@ -66,7 +66,4 @@ struct LlvmApi {
 // the outcome, good or bad, is kept for the life of the process.
 const LlvmApi& llvm_api();
 
-// True once some kernel had to be compiled; a warm start keeps it false.
-bool llvm_is_loaded();
-
 }  // namespace lathe

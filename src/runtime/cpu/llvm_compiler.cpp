@@ -13,16 +13,16 @@ namespace {
 
 // Counts up when the pipeline or the target options change, so that cached objects of the old ones are not
 // used.
-constexpr int kPipelineVersion = 1;
+constexpr int kPipelineVersion = 2;
 
 // Input arrives vectorised, unrolled and tiled, so level 1 cleans up and nothing more: promote allocas,
 // simplify addresses, hoist invariants. Strength reduction of addresses is part of code generation.
 const char* pipeline(int level) {
   static constexpr const char kLight[] =
-      "always-inline,function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
+      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
       "loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,simplifycfg)";
   switch (level) {
-    case 0: return "always-inline,function(sroa)";
+    case 0: return "function(sroa)";
     case 1: return kLight;
     case 2: return "default<O2>";
     default: return "default<O3>";

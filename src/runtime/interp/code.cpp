@@ -21,9 +21,73 @@ class Resolver {
       variable_[u.node()] = static_cast<int32_t>(out_.variables.size());
       out_.variables.push_back(u.param().name);
     }
-    for (const UOp& u : linear_) node(u);
-    CHECK(open_.empty(), "{}: {} is never closed", out_.name, op_name(open_.back().op()));
+    for (const UOp& u : linear_) write_node(*this, u);
+    CHECK(open_.empty(), "{}: {} is never closed", out_.name, op_name(open_.back().first.op()));
     return std::move(out_);
+  }
+
+  // Statements, for write_node.
+  void leaf(const UOp& u) {
+    if (u.is_const()) return constant(u);
+    if (u.op() == Op::Special)
+      add_value(StepKind::CoreId, u);
+    else if (const auto it = variable_.find(u.node()); it != variable_.end())
+      add_value(StepKind::Variable, u).index = it->second;
+  }
+  void buffer(const UOp& u) { add_memory(u, true); }
+  void barrier() {}
+
+  void range(const UOp& u) {
+    add_value(StepKind::OpenLoop, u, {operand(u.src(0))});
+    open(u);
+  }
+  void end(const UOp& u) {
+    const int32_t opened = close(u.src(1), u);
+    add_step(StepKind::CloseLoop, u).jump = opened;
+    out_.steps[static_cast<size_t>(opened)].jump = next_step();
+  }
+  void open_if(const UOp& u) {
+    CHECK(lanes_of(u.src(0)) == 0, "{}: If on a vector", out_.name);
+    add_step(StepKind::Skip, u, {operand(u.src(0))});
+    open(u);
+  }
+  void end_if(const UOp& u) {
+    const int32_t opened = close(u.src(0), u);
+    out_.steps[static_cast<size_t>(opened)].jump = next_step();
+  }
+
+  // Sizes of shapes are Stacks too; nothing reads their lanes.
+  void stack(const UOp& u) {
+    SmallVec<Operand, 3> lanes;
+    for (const UOp& lane : u.srcs()) {
+      CHECK(lanes_of(lane) == 0, "{}: a Stack of vectors", out_.name);
+      lanes.push_back(operand(lane));
+    }
+    const auto n = static_cast<int32_t>(lanes.size());
+    const int32_t at = reserve(u, n);
+    Step& step = add_step(StepKind::Gather, u, std::move(lanes));
+    step.at = at;
+    step.lanes = n;
+  }
+
+  void pick(const UOp& u) {
+    const std::optional<std::vector<int64_t>> picked = picked_lanes(u);
+    CHECK(picked, "{}: a lane that is not constant", out_.name);
+    const Operand from = operand(u.src(0));
+    SmallVec<Operand, 3> lanes;
+    for (int64_t lane : *picked) lanes.push_back({from.at + static_cast<int32_t>(lane), 0});
+    add_value(StepKind::Gather, u, std::move(lanes));
+  }
+
+  void load(const UOp& u) { access(u, StepKind::Load); }
+  void store(const UOp& u) { access(u, StepKind::Store); }
+  void cast(const UOp& u) { add_value(StepKind::Cast, u, {operand(u.src(0))}); }
+  void bitcast(const UOp& u) { add_value(StepKind::Bitcast, u, {operand(u.src(0))}).from = u.src(0).dtype(); }
+  void alu(const UOp& u) {
+    CHECK(is_alu(u.op()), "{}: {} has no place in a linear program", out_.name, op_name(u.op()));
+    SmallVec<Operand, 3> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(operand(s));
+    add_value(StepKind::Alu, u, std::move(srcs));
   }
 
  private:
@@ -55,146 +119,56 @@ class Resolver {
     if (!place_.contains(u.node())) out_.values[static_cast<size_t>(reserve(u, 1))] = u.value();
   }
 
-  Step& add_step(StepKind kind, const UOp& u) {
+  int32_t next_step() const { return static_cast<int32_t>(out_.steps.size()); }
+
+  Step& add_step(StepKind kind, const UOp& u, SmallVec<Operand, 3> srcs = {}) {
     Step step{};
     step.kind = kind;
     step.op = u.op();
     step.dtype = u.dtype();
+    step.srcs = std::move(srcs);
     out_.steps.push_back(std::move(step));
     return out_.steps.back();
   }
 
   // A step whose result is the value of `u`.
-  Step& add_value(StepKind kind, const UOp& u) {
+  Step& add_value(StepKind kind, const UOp& u, SmallVec<Operand, 3> srcs = {}) {
     const auto lanes = static_cast<int32_t>(std::max<int64_t>(lanes_of(u), 1));
     const int32_t at = reserve(u, lanes);
-    Step& step = add_step(kind, u);
+    Step& step = add_step(kind, u, std::move(srcs));
     step.at = at;
     step.lanes = lanes;
     return step;
   }
 
-  void node(const UOp& u) {
-    switch (u.op()) {
-      case Op::Param: return parameter(u);
-      case Op::Buffer: return add_memory(u, true);
-      case Op::Const: return constant(u);
-      case Op::Special: add_value(StepKind::CoreId, u); return;
-      case Op::Range: return open_loop(u);
-      case Op::End: return close_loop(u);
-      case Op::If: return open_if(u);
-      case Op::EndIf: return close_if(u);
-      case Op::Stack: return gather_stack(u);
-      case Op::Index:
-        if (!is_memory(u.src(0))) gather_lanes(u);
-        return;
-      case Op::Shrink: CHECK(is_address(u), "{}: Shrink of a value", out_.name); return;
-      case Op::Load: return access(u, StepKind::Load);
-      case Op::Store: return access(u, StepKind::Store);
-      case Op::Cast: return convert(u, StepKind::Cast);
-      case Op::Bitcast: return convert(u, StepKind::Bitcast);
-      case Op::After:
-      case Op::Group:
-      case Op::Noop:
-      case Op::Barrier:
-      case Op::Sink: return;
-      default: return alu(u);
-    }
-  }
-
-  void parameter(const UOp& u) {
-    if (u.param().space == AddrSpace::Alu) add_value(StepKind::Variable, u).index = variable_.at(u.node());
-  }
-
-  void open_loop(const UOp& u) {
-    const Operand end = operand(u.src(0));
-    loop_[u.node()] = static_cast<int32_t>(out_.steps.size());
-    add_value(StepKind::OpenLoop, u).srcs.push_back(end);
-    open_.push_back(u);
-  }
-
-  void close_loop(const UOp& u) {
-    CHECK(u.n_srcs() == 2, "{}: an End of {} loops", out_.name, static_cast<int64_t>(u.n_srcs()) - 1);
-    close(u.src(1), u);
-    Step& step = add_step(StepKind::CloseLoop, u);
-    step.jump = loop_.at(u.src(1).node());
-    out_.steps[static_cast<size_t>(step.jump)].jump = static_cast<int32_t>(out_.steps.size());
-  }
-
-  void open_if(const UOp& u) {
-    const Operand condition = operand(u.src(0));
-    CHECK(lanes_of(u.src(0)) == 0, "{}: If on a vector", out_.name);
-    loop_[u.node()] = static_cast<int32_t>(out_.steps.size());
-    add_step(StepKind::Skip, u).srcs.push_back(condition);
-    open_.push_back(u);
-  }
-
-  void close_if(const UOp& u) {
-    close(u.src(0), u);
-    out_.steps[static_cast<size_t>(loop_.at(u.src(0).node()))].jump = static_cast<int32_t>(out_.steps.size());
-  }
-
-  void close(const UOp& opened, const UOp& by) {
-    CHECK(!open_.empty() && open_.back() == opened, "{}: {} does not close the innermost open region",
+  // `u` was the last step.
+  void open(const UOp& u) { open_.emplace_back(u, next_step() - 1); }
+  // The step that opened the region.
+  int32_t close(const UOp& opened, const UOp& by) {
+    CHECK(!open_.empty() && open_.back().first == opened, "{}: {} does not close the innermost open region",
           out_.name, op_name(by.op()));
+    const int32_t step = open_.back().second;
     open_.pop_back();
-  }
-
-  void gather_stack(const UOp& u) {
-    // Sizes of shapes are Stacks too; nothing reads their lanes.
-    SmallVec<Operand, 3> lanes;
-    for (const UOp& lane : u.srcs()) {
-      CHECK(lanes_of(lane) == 0, "{}: a Stack of vectors", out_.name);
-      lanes.push_back(operand(lane));
-    }
-    const int32_t at = reserve(u, static_cast<int32_t>(lanes.size()));
-    Step& step = add_step(StepKind::Gather, u);
-    step.at = at;
-    step.lanes = static_cast<int32_t>(lanes.size());
-    step.srcs = std::move(lanes);
-  }
-
-  void gather_lanes(const UOp& u) {
-    const std::optional<std::vector<int64_t>> picked = picked_lanes(u);
-    CHECK(picked, "{}: a lane that is not constant", out_.name);
-    const Operand from = operand(u.src(0));
-    Step& step = add_value(StepKind::Gather, u);
-    for (int64_t lane : *picked) step.srcs.push_back({from.at + static_cast<int32_t>(lane), 0});
+    return step;
   }
 
   void access(const UOp& u, StepKind kind) {
     const Access a = access_of(u);
-    const Operand index = operand(a.at.index);
-    const Operand row = a.at.row ? operand(a.at.row) : Operand{};
-    const Operand value = a.value ? operand(a.value) : Operand{};
-    const Operand gate = a.gate ? operand(a.gate) : Operand{};
+    const auto operand_or_none = [&](const UOp& x) { return x ? operand(x) : Operand{}; };
+    SmallVec<Operand, 3> srcs{operand(a.at.index), operand_or_none(a.value), operand_or_none(a.gate)};
+    if (a.at.row) srcs.push_back(operand(a.at.row));
     auto memory = memory_.find(a.at.buffer.node());
     CHECK(memory != memory_.end(), "{}: memory is used before it is declared", out_.name);
-    Step& step = kind == StepKind::Load ? add_value(kind, u) : add_step(kind, u);
+    Step& step =
+        kind == StepKind::Load ? add_value(kind, u, std::move(srcs)) : add_step(kind, u, std::move(srcs));
     step.dtype = out_.memories[static_cast<size_t>(memory->second)].dtype;
     step.lanes = static_cast<int32_t>(std::max<int64_t>(a.at.lanes, 1));
     step.index = memory->second;
     step.is_scattered = a.at.scattered;
     step.has_gate = static_cast<bool>(a.gate);
-    step.srcs = {index, value, gate};
     if (!a.at.row) return;
-    step.srcs.push_back(row);
     step.height = a.at.buffer.shape()[0].value();
     step.width = a.at.buffer.shape()[1].value();
-  }
-
-  void convert(const UOp& u, StepKind kind) {
-    const Operand from = operand(u.src(0));
-    Step& step = add_value(kind, u);
-    step.from = u.src(0).dtype();
-    step.srcs.push_back(from);
-  }
-
-  void alu(const UOp& u) {
-    CHECK(is_alu(u.op()), "{}: {} has no place in a linear program", out_.name, op_name(u.op()));
-    SmallVec<Operand, 3> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(operand(s));
-    add_value(StepKind::Alu, u).srcs = std::move(srcs);
   }
 
   std::span<const UOp> linear_;
@@ -202,8 +176,7 @@ class Resolver {
   std::unordered_map<const Node*, Operand> place_;
   std::unordered_map<const Node*, int32_t> memory_;
   std::unordered_map<const Node*, int32_t> variable_;
-  std::unordered_map<const Node*, int32_t> loop_;  // Range, If: their step
-  std::vector<UOp> open_;                          // Ranges and Ifs, innermost last
+  std::vector<std::pair<UOp, int32_t>> open_;  // Ranges and Ifs with their steps, innermost last
 };
 
 }  // namespace
