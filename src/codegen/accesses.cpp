@@ -1,5 +1,6 @@
 #include "codegen/accesses.h"
 
+#include "codegen/kernel_parts.h"
 #include "codegen/vectorize.h"
 
 namespace lathe {
@@ -10,20 +11,14 @@ std::vector<Access> kernel_accesses(const UOp& body) {
     if ((u.op() != Op::Load && u.op() != Op::Store) || u.src(0).op() != Op::Index) continue;
     UOp i = u.src(0).src(1);
     if (i.op() == Op::Where && i.src(2).is_invalid()) i = i.src(1);
-    double trips = 1;
-    for (const Node* r : u.ranges()) {
-      const Bounds& b = UOp(r).bounds();
-      trips *= b.hi.as_double() + 1;
-    }
-    out.push_back({i, u.src(0).dtype(), u.op() == Op::Store, trips});
+    out.push_back({i, u.src(0).dtype(), u.op() == Op::Store, trips_of(u)});
   }
   return out;
 }
 
 std::optional<int64_t> stride_of(const Access& a, const UOp& r) {
   const auto linear = linear_in(a.index, r);
-  if (!linear) return {};
-  return linear->stride;
+  return linear ? std::optional(linear->stride) : std::nullopt;
 }
 
 }  // namespace lathe

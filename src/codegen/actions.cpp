@@ -1,5 +1,6 @@
 #include "codegen/actions.h"
 
+#include "codegen/kernel_parts.h"
 #include "codegen/rebuild.h"
 #include "codegen/stage.h"
 #include "uop/arg_names.h"
@@ -43,10 +44,7 @@ void check_vector(const UOp& body, const UOp& r, const Action& a) {
     if (other.range().type != AxisType::Vector) continue;
     for (const UOp& u : toposort(body)) {
       if (u.op() != Op::Reduce && u.op() != Op::End) continue;
-      const RangeSet& open = u.src(0).ranges();
-      const bool both = std::find(open.begin(), open.end(), r.node()) != open.end() &&
-                        std::find(open.begin(), open.end(), other.node()) != open.end();
-      if (both) illegal(a, "a loop nest has one vector axis");
+      if (is_open(u.src(0), r) && is_open(u.src(0), other)) illegal(a, "a loop nest has one vector axis");
     }
   }
 }

@@ -1,20 +1,12 @@
 #include "codegen/estimate.h"
 
+#include "codegen/kernel_parts.h"
+
 #include <algorithm>
 #include <map>
 #include <unordered_set>
 
 namespace lathe {
-namespace {
-
-double trips_of(const UOp& u) {
-  double n = 1;
-  for (const Node* r : u.ranges()) n *= UOp(r).bounds().hi.as_double() + 1;
-  return n;
-}
-
-}  // namespace
-
 Estimate estimate(const UOp& body) {
   Estimate out;
   std::map<std::pair<const Node*, Op>, double> touched;

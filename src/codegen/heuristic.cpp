@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "codegen/merge_ranges.h"
 #include "codegen/stage.h"
 
@@ -63,14 +64,16 @@ class Heuristic {
 
   // Applies an action to the axis with this range id; returns the id of the outer loop that is left, or -1.
   int apply(ActionKind kind, int id, int64_t amount) {
-    const auto at =
-        std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; });
-    CHECK(at != axes_.end(), "heuristic lost axis {}", id);
-    const int rest = size_of(*at) == amount ? -1 : next_range_id(body_);
-    body_ =
-        apply_action(body_, {kind, static_cast<int32_t>(at - axes_.begin()), static_cast<int32_t>(amount)});
+    const int32_t at = position(id);
+    const int rest = size_of(axes_[static_cast<size_t>(at)]) == amount ? -1 : next_range_id(body_);
+    body_ = apply_action(body_, {kind, at, static_cast<int32_t>(amount)});
     refresh();
     return rest;
+  }
+  int32_t position(int id) const {
+    const auto at = std::ranges::find(axes_, id, [](const UOp& r) { return r.range().id; });
+    CHECK(at != axes_.end(), "heuristic lost axis {}", id);
+    return static_cast<int32_t>(at - axes_.begin());
   }
 
   static bool is_output(const UOp& r) { return r.range().type == AxisType::Loop; }
@@ -93,10 +96,8 @@ class Heuristic {
   bool in_nested_reduce(const UOp& r) const {
     for (const UOp& u : toposort(body_)) {
       if (u.op() != Op::Reduce) continue;
-      const auto ranges = u.srcs().subspan(1);
-      if (std::find(ranges.begin(), ranges.end(), r) == ranges.end()) continue;
-      for (const Node* open : u.ranges())
-        if (std::get<RangeArg>(open->arg).type == AxisType::Reduce) return true;
+      if (std::ranges::find(u.srcs().subspan(1), r) == u.srcs().end()) continue;
+      if (open_axis(u, AxisType::Reduce)) return true;
       for (const UOp& below : toposort(u.src(0)))
         if (below.op() == Op::Reduce) return true;
     }
@@ -116,9 +117,9 @@ class Heuristic {
       }
     }
     if (!best) return;
-    int64_t widest = 1;
+    int64_t widest = 4;
     for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
-    const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / std::max<int64_t>(widest, 4));
+    const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / widest);
     const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
     const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
     if (!n) return;
@@ -130,9 +131,8 @@ class Heuristic {
 
   // Some load is the same for all steps of some output loop.
   bool has_reuse() const {
-    for (const UOp& r : axes_)
-      if (is_output(r) && size_of(r) > 1 && reuse(r) > 0) return true;
-    return false;
+    return std::ranges::any_of(axes_,
+                               [&](const UOp& r) { return is_output(r) && size_of(r) > 1 && reuse(r) > 0; });
   }
 
   // Trips of loads inside reductions that an output loop repeats without need.
@@ -195,15 +195,10 @@ class Heuristic {
   // The panel that the vector loop walks stays in cache while the tile loop runs inside it.
   void order_loops() {
     if (on_reduce_ || vector_loop_ < 0 || tile_loop_ < 0) return;
-    const auto position = [&](int id) {
-      return std::find_if(axes_.begin(), axes_.end(), [&](const UOp& r) { return r.range().id == id; }) -
-             axes_.begin();
-    };
-    const auto v = position(vector_loop_), t = position(tile_loop_);
-    if (v > t) {
-      body_ = apply_action(body_, {ActionKind::Swap, static_cast<int32_t>(t), static_cast<int32_t>(v)});
-      refresh();
-    }
+    const int32_t v = position(vector_loop_), t = position(tile_loop_);
+    if (v < t) return;
+    body_ = apply_action(body_, {ActionKind::Swap, t, v});
+    refresh();
   }
 
   void choose_threads() {
@@ -231,15 +226,10 @@ class Heuristic {
       const StagePlan plan = plan_stage(body_, loads[i]);
       if (plan.bytes < target_.l1d_bytes / 2 || plan.bytes > target_.l2_bytes / 2 || plan.uses < kMinUses)
         continue;
-      if (!moves_lanes(loads[i])) continue;
+      if (!open_axis(loads[i], AxisType::Vector)) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       return;
     }
-  }
-  static bool moves_lanes(const UOp& load) {
-    for (const Node* r : load.ranges())
-      if (std::get<RangeArg>(r->arg).type == AxisType::Vector) return true;
-    return false;
   }
 
   UOp body_;

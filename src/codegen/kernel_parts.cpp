@@ -1,5 +1,7 @@
 #include "codegen/kernel_parts.h"
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
@@ -10,6 +12,22 @@ SmallVec<UOp, 8> joined(const UOp& first, std::span<const UOp> rest) {
 }
 
 }  // namespace
+
+bool is_open(const UOp& u, const UOp& range) {
+  return std::ranges::find(u.ranges(), range.node()) != u.ranges().end();
+}
+
+UOp open_axis(const UOp& u, AxisType t) {
+  for (const Node* r : u.ranges())
+    if (std::get<RangeArg>(r->arg).type == t) return UOp(r);
+  return {};
+}
+
+double trips_of(const UOp& u) {
+  double n = 1;
+  for (const Node* r : u.ranges()) n *= UOp(r).bounds().hi.as_double() + 1;
+  return n;
+}
 
 UOp after(const UOp& x, std::span<const UOp> deps) {
   return deps.empty() ? x : UOp::make(Op::After, x.dtype(), joined(x, deps));

@@ -4,6 +4,13 @@
 
 namespace lathe {
 
+// Whether `u` depends on an open Range.
+bool is_open(const UOp& u, const UOp& range);
+// The open Range of `u` that is of type `t`, or null.
+UOp open_axis(const UOp& u, AxisType t);
+// How often `u` is computed: the product of the sizes of the loops around it.
+double trips_of(const UOp& u);
+
 // `x` once `deps` have happened; `x` itself where there are none.
 UOp after(const UOp& x, std::span<const UOp> deps);
 // `effect` inside `loops`; the effect itself where there are none.

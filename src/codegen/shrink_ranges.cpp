@@ -38,10 +38,7 @@ class LiveValues {
   }
 
  private:
-  bool depends(const UOp& u) const {
-    const RangeSet& open = u.ranges();
-    return std::find(open.begin(), open.end(), range_.node()) != open.end();
-  }
+  bool depends(const UOp& u) const { return is_open(u, range_); }
 
   Live where_holds(const UOp& gate) const {
     if (!depends(gate)) return all_;

@@ -56,9 +56,7 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
     plan.bytes *= size_of(r);
   }
   for (const UOp& r : kernel_axes(body)) {
-    const RangeSet& open = load.ranges();
-    const bool used = std::find(open.begin(), open.end(), r.node()) != open.end();
-    if (!used && is_outer(r.range().type)) plan.uses *= static_cast<double>(size_of(r));
+    if (!is_open(load, r) && is_outer(r.range().type)) plan.uses *= static_cast<double>(size_of(r));
   }
   return plan;
 }

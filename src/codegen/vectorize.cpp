@@ -1,16 +1,12 @@
 #include "codegen/vectorize.h"
 
+#include "codegen/kernel_parts.h"
 #include "codegen/rebuild.h"
-
-#include <algorithm>
+#include "renderer/program.h"
+#include "uop/linear_terms.h"
 
 namespace lathe {
 namespace {
-
-bool depends_on(const UOp& u, const UOp& r) {
-  const RangeSet& open = u.ranges();
-  return std::find(open.begin(), open.end(), r.node()) != open.end();
-}
 
 // Coefficient of `r` in one product term, or nothing.
 std::optional<int64_t> coefficient(const UOp& term, const UOp& r) {
@@ -28,21 +24,13 @@ class Vectorizer {
  private:
   const UOp& of(const UOp& u) const { return done_.of(u); }
 
-  static UOp vector_axis(const UOp& u) {
-    for (const Node* r : u.ranges())
-      if (std::get<RangeArg>(r->arg).type == AxisType::Vector) return UOp(r);
-    return {};
-  }
-
   UOp visit(const UOp& u) {
     if (u.op() == Op::Range && u.range().type == AxisType::Vector) {
       std::vector<UOp> lanes;
       for (int64_t i = 0; i < u.src(0).value().as_i64(); i++) lanes.push_back(constant(Scalar(i)));
       return stack(lanes);
     }
-    if (u.op() == Op::Index &&
-        (u.src(0).op() == Op::Param || u.src(0).op() == Op::Buffer || u.src(0).op() == Op::After))
-      return visit_access(u);
+    if (u.op() == Op::Index && is_memory(u.src(0))) return visit_access(u);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
       if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector))
@@ -60,7 +48,7 @@ class Vectorizer {
   }
 
   UOp visit_access(const UOp& u) {
-    const UOp r = vector_axis(u.src(1));
+    const UOp r = open_axis(u.src(1), AxisType::Vector);
     if (!r) return index(of(u.src(0)), of(u.src(1)));
     const auto linear = linear_in(u.src(1), r);
     if (!linear || linear->stride != 1) return index(of(u.src(0)), of(u.src(1)));
@@ -75,22 +63,15 @@ class Vectorizer {
 }  // namespace
 
 std::optional<Linear> linear_in(const UOp& index, const UOp& r) {
-  if (!depends_on(index, r)) return Linear{index, 0};
+  if (!is_open(index, r)) return Linear{index, 0};
   Linear out{{}, 0};
-  std::vector<UOp> terms{index};
-  while (!terms.empty()) {
-    const UOp t = terms.back();
-    terms.pop_back();
-    if (t.op() == Op::Add) {
-      terms.push_back(t.src(1));
-      terms.push_back(t.src(0));
-    } else if (!depends_on(t, r)) {
+  for (const UOp& t : split_operands(index, Op::Add)) {
+    if (!is_open(t, r))
       out.base = out.base ? out.base + t : t;
-    } else if (const auto c = coefficient(t, r)) {
+    else if (const auto c = coefficient(t, r))
       out.stride += *c;
-    } else {
+    else
       return {};
-    }
   }
   if (!out.base) out.base = constant(0);
   return out;

@@ -58,49 +58,44 @@ void read_caches(Target& t) {
   }
 }
 
-struct Isa {
-  std::string arch;
-  int vector_bits;
-  int vector_registers;
-  bool has_fma;
-  bool has_half_conversion;
-};
-
-Isa host_isa() {
+// Vector instructions, and half floats where they can be converted: without instructions LLVM calls functions
+// that a JIT process may not have.
+void read_instructions(Target& t) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool fma = __builtin_cpu_supports("fma");
+  t.arch = "x86_64";
+  t.has_fma = __builtin_cpu_supports("fma");
+  if (__builtin_cpu_supports("avx")) t.vector_bits = 256;
   // Every CPU with AVX2 converts half floats (F16C came a generation earlier).
+  if (__builtin_cpu_supports("avx2")) t.dtypes |= dtype_bits({DType::Float16});
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw"))
-    return {"x86_64", 512, 32, fma, true};
-  if (__builtin_cpu_supports("avx2")) return {"x86_64", 256, 16, fma, true};
-  if (__builtin_cpu_supports("avx")) return {"x86_64", 256, 16, fma, false};
-  return {"x86_64", 128, 16, fma, false};
+      __builtin_cpu_supports("avx512bw")) {
+    t.vector_bits = 512;
+    t.vector_registers = 32;
+  }
 #elif defined(__aarch64__)
-  return {"aarch64", 128, 32, true, true};
+  t.arch = "aarch64";
+  t.vector_registers = 32;
+  t.has_fma = true;
+  t.dtypes |= dtype_bits({DType::Float16});
 #else
-  return {"generic", 128, 16, false, false};
+  t.arch = "generic";
 #endif
 }
 
 Target host_target(std::string name) {
-  static const Isa isa = host_isa();
-  static const Target caches = [] {
+  static const Target host = [] {
     Target t;
+    t.native_ops = kCpuOps;
+    t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
+                           DType::UInt32, DType::Int64, DType::UInt64, DType::Float32, DType::Float64});
     read_caches(t);
+    read_instructions(t);
     return t;
   }();
-  Target t = caches;
+  Target t = host;
   t.name = std::move(name);
-  t.arch = isa.arch;
   t.max_threads = std::max(1, cpu_count());
-  t.vector_bits = isa.vector_bits;
-  t.vector_registers = isa.vector_registers;
-  t.has_fma = isa.has_fma;
-  t.native_ops = kCpuOps;
-  t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
-                         DType::UInt32, DType::Int64, DType::UInt64, DType::Float32, DType::Float64});
   return t;
 }
 
@@ -123,14 +118,13 @@ Target without_emulated(Target t) {
   return t;
 }
 
-Target llvm_target() {
-  Target t = host_target("llvm");
-  // Without conversion instructions LLVM calls functions that a JIT process may not have.
-  if (host_isa().has_half_conversion) t.dtypes |= dtype_bits({DType::Float16});
+Target llvm_target() { return host_target("llvm"); }
+
+Target c_target() {
+  Target t = host_target("c");
+  t.dtypes &= ~dtype_bits({DType::Float16});
   return t;
 }
-
-Target c_target() { return host_target("c"); }
 
 std::string Target::key() const {
   return fmt::format(

@@ -22,25 +22,16 @@ namespace {
 // Coordinates across one group of axes whose products agree: flatten, then divide out.
 void regroup(std::span<const UOp> out, std::span<const SInt> out_sizes, std::span<const SInt> in_sizes,
              Coords& in) {
-  UOp flat, gate;
-  SInt stride = 1;
-  for (size_t k = out.size(); k-- > 0;) {
-    const Gated g = split_gate(out[k]);
-    gate = and_gates(gate, g.gate);
-    const UOp term = stride == SInt(1) ? g.index : g.index * stride.uop();
-    flat = flat ? term + flat : term;
-    stride = stride * out_sizes[k];
-  }
-  if (!flat) flat = constant(0);
+  const Gated flat = split_gate(flat_index(out, out_sizes));
   const size_t first = in.size();
   in.resize(first + in_sizes.size());
   SInt below = 1;
   for (size_t k = in_sizes.size(); k-- > 0;) {
-    UOp c = flat;
+    UOp c = flat.index;
     if (!(below == SInt(1))) c = c / below.uop();
     if (k > 0) c = c % in_sizes[k].uop();
     if (in_sizes[k] == SInt(1)) c = constant(0);
-    in[first + k] = join_gate(simplify(c), gate);
+    in[first + k] = join_gate(simplify(c), flat.gate);
     below = below * in_sizes[k];
   }
 }
@@ -99,6 +90,13 @@ Gated pad_axis(const UOp& c, const SInt& before, const SInt& inner, const SInt& 
   return {simplify(g.index - before.uop()), and_gates(g.gate, ok)};
 }
 
+// The index of a coordinate changed, under the same gate.
+template <class Change>
+UOp moved(const UOp& coordinate, Change change) {
+  const Gated g = split_gate(coordinate);
+  return join_gate(simplify(change(g.index)), g.gate);
+}
+
 }  // namespace
 
 Coords movement_coords(const UOp& op, const Coords& out) {
@@ -115,18 +113,16 @@ Coords movement_coords(const UOp& op, const Coords& out) {
     case Op::Expand: return Coords(out.end() - static_cast<ptrdiff_t>(in_shape.size()), out.end());
     case Op::Flip: {
       const auto flags = op.arg_as<AxesArg>().span();
-      for (size_t i = 0; i < out.size(); i++) {
-        const Gated g = split_gate(out[i]);
-        in[i] = flags[i] ? join_gate(simplify((in_shape[i] - SInt(1)).uop() - g.index), g.gate) : out[i];
-      }
+      for (size_t i = 0; i < out.size(); i++)
+        in[i] = flags[i] ? moved(out[i], [&](const UOp& c) { return (in_shape[i] - SInt(1)).uop() - c; })
+                         : out[i];
       return in;
     }
     case Op::Shrink: {
       const Shape offset = shape_from_node(op.src(1));
-      for (size_t i = 0; i < out.size(); i++) {
-        const Gated g = split_gate(out[i]);
-        in[i] = offset[i] == SInt(0) ? out[i] : join_gate(simplify(g.index + offset[i].uop()), g.gate);
-      }
+      for (size_t i = 0; i < out.size(); i++)
+        in[i] =
+            offset[i] == SInt(0) ? out[i] : moved(out[i], [&](const UOp& c) { return c + offset[i].uop(); });
       return in;
     }
     case Op::Pad: {
@@ -153,7 +149,7 @@ UOp pad_condition(const UOp& op, const Coords& out) {
   return ok;
 }
 
-UOp flat_index(const Coords& coords, const Shape& shape) {
+UOp flat_index(std::span<const UOp> coords, std::span<const SInt> shape) {
   UOp flat, gate;
   SInt stride = 1;
   for (size_t k = coords.size(); k-- > 0;) {

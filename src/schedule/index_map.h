@@ -21,7 +21,7 @@ Coords movement_coords(const UOp& op, const Coords& out);
 // The condition under which a Pad's element comes from its source.
 UOp pad_condition(const UOp& op, const Coords& out);
 // Row-major position of `coords` in `shape`, gated when any coordinate is.
-UOp flat_index(const Coords& coords, const Shape& shape);
+UOp flat_index(std::span<const UOp> coords, std::span<const SInt> shape);
 // Coordinates of an operand of an elementwise op: right-aligned, 0 on broadcast axes.
 Coords operand_coords(const Coords& out, const Shape& operand);
 

@@ -77,7 +77,7 @@ class BodyMaker {
     const UOp buffer = memory_of(u.src(0));
     const int slot = slot_of(buffer);
     const UOp p = param(slot, {prod(buffer.shape())}, buffer.dtype());
-    return index(p, simplify(flat_index(Coords(srcs.begin() + 1, srcs.end()), buffer.shape())));
+    return index(p, simplify(flat_index(srcs.subspan(1), buffer.shape())));
   }
 
   void finish(const UOp& effect, const std::vector<UOp>& loops) {

@@ -29,6 +29,10 @@ Target target(bool has_fma = false) {
   return t;
 }
 
+UOp sin_expression(const UOp& x, bool has_double) {
+  return where(is_huge_angle(x), sin_of_huge(x, has_double), sin_of_ordinary(x));
+}
+
 UOp lowered(const UOp& u, const Target& t) { return use_native_ops(decompose_float(u, t), t); }
 
 // The distance of two values in units in the last place of the exact one.

@@ -1,6 +1,7 @@
 #include "codegen/decompose/move_gates.h"
 
 #include "renderer/program.h"
+#include "uop/linear_terms.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -20,24 +21,7 @@ UOp without_not(const UOp& u) {
   return is_not ? u.src(0) : UOp();
 }
 
-// The factors of a conjunction, in order.
-std::vector<UOp> clauses(const UOp& u) {
-  std::vector<UOp> out, work{u};
-  while (!work.empty()) {
-    const UOp n = work.back();
-    work.pop_back();
-    if (n.op() == Op::And && is_bool(n.dtype())) {
-      work.push_back(n.src(1));
-      work.push_back(n.src(0));
-    } else if (std::find(out.begin(), out.end(), n) == out.end()) {
-      out.push_back(n);
-    }
-  }
-  return out;
-}
-bool contains(const std::vector<UOp>& list, const UOp& u) {
-  return std::find(list.begin(), list.end(), u) != list.end();
-}
+bool contains(std::span<const UOp> list, const UOp& u) { return std::ranges::find(list, u) != list.end(); }
 
 class GateMover {
  public:
@@ -194,7 +178,7 @@ class GateMover {
     const Scalar alternative = cast_scalar(other.value(), load.dtype());
     if (!(cast_scalar(alternative, value.dtype()) == cast_scalar(other.value(), value.dtype()))) return {};
     const UOp& original = behind_cast && yes.op() == Op::Cast ? yes.src(0) : yes;
-    const std::vector<UOp> condition = clauses(c), gate = clauses(load.src(2));
+    const auto condition = split_operands(c, Op::And), gate = split_operands(load.src(2), Op::And);
     const bool same = load.src(1).is_const() && load.src(1).value() == alternative;
     // Condition and gate both false at once: the gate implies the condition, and the other way round.
     bool implied = true, implies = true;

@@ -195,11 +195,4 @@ UOp is_huge_angle(const UOp& x) {
   return less(sub(magnitude_bits_of(x), Scalar(first)), Scalar(infinity - first));
 }
 
-UOp sin_expression(const UOp& x, bool has_double) {
-  const UOp huge = is_huge_angle(x);
-  const Reduced r = reduce_small(x), h = reduce_huge(x, magnitude_bits_of(x), has_double);
-  return sin_of_reduced(
-      {where(huge, h.quarters, r.quarters), where(huge, h.d, r.d), where(huge, h.tail, r.tail)});
-}
-
 }  // namespace lathe

@@ -52,10 +52,6 @@ const FloatBits& bits_of(DType d) {
   return d == DType::Float32 ? kBits32 : kBits64;
 }
 
-}  // namespace
-
-namespace {
-
 std::span<const double> exp2_coefficients(DType d, Precision precision) {
   if (d == DType::Float32) return kExp2Single;
   return precision == Precision::Single ? std::span<const double>(kExp2Medium) : kExp2Double;

@@ -27,17 +27,14 @@ std::optional<double> exp_scale(const Scalar& factor, DType d);
 // float32: 1.2. float64: 2.
 UOp log2_expression(const UOp& x, Precision precision = Precision::Full);
 
-// float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| > 10^8. `has_double`: float64 may be computed
-// with; without it float32 is 3 ulp for huge angles. Angles beyond these limits are huge: their reduction is
-// most of the work.
-UOp sin_expression(const UOp& x, bool has_double);
-inline constexpr double kSinReduction32 = 4096;
-inline constexpr double kSinReduction64 = 1e8;
-
-// Its parts: for angles that are not huge, infinities and NaN; for huge angles; and which of the two applies.
-// The result is sin(x + quarters * pi/2), with that sum not rounded.
+// The parts of sin: for angles that are not huge, infinities and NaN; for huge angles, whose reduction is
+// most of the work; and which of the two applies. float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| >
+// 10^8. `has_double`: float64 may be computed with; without it float32 is 3 ulp for huge angles. The result
+// is sin(x + quarters * pi/2), with that sum not rounded.
 UOp sin_of_ordinary(const UOp& x, int quarters = 0);
 UOp sin_of_huge(const UOp& x, bool has_double, int quarters = 0);
 UOp is_huge_angle(const UOp& x);
+inline constexpr double kSinReduction32 = 4096;
+inline constexpr double kSinReduction64 = 1e8;
 
 }  // namespace lathe

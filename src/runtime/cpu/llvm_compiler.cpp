@@ -114,10 +114,6 @@ void optimise(const LlvmApi& api, LLVMModuleRef module, LLVMTargetMachineRef mac
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::string compile_in(const LlvmApi& api, LLVMContextRef context, std::string_view ir, int level,
                        const Diagnostics& diagnostics) {
   LLVMModuleRef module = parse(api, context, ir, diagnostics);
