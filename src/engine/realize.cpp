@@ -87,6 +87,12 @@ UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType d
   return buffer;
 }
 
+UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string& device_name) {
+  const UOp buffer = new_buffer(shape, dtype, canonical_device_name(device_name));
+  buffer.param().store->storage = Buffer::external(device(buffer.param().device), memory, bytes_of(buffer));
+  return buffer;
+}
+
 void read_buffer(const UOp& value, void* out, size_t bytes) {
   const auto run = memory_run(value);
   if (!run || run->storage.op() != Op::Buffer)

@@ -19,6 +19,8 @@ std::vector<Becomes> realize(std::span<const UOp> roots);
 // A realised Buffer with a copy of `bytes` bytes in row-major order.
 UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType dtype,
                      const std::string& device);
+// A realised Buffer over memory of the caller, which outlives it.
+UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string& device);
 // The bytes of a realised value: a Buffer, or a view of its elements in row-major order without gaps.
 // UserError when it is anything else.
 void read_buffer(const UOp& value, void* out, size_t bytes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -153,6 +154,12 @@ struct PoolOptions {
 };
 
 enum class Reduction : uint8_t { None, Sum, Mean };
+enum class ScatterReduction : uint8_t { Sum, Prod, Mean, Max, Min };
+// Linear between the two nearest elements; Nearest takes the element at floor(i * scale), NearestExact the
+// one whose centre is nearest.
+enum class Interpolation : uint8_t { Linear, Nearest, NearestExact };
+// Sizes of axes by name.
+using AxisSizes = std::map<std::string, int64_t>;
 
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::Mean;

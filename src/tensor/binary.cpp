@@ -35,6 +35,17 @@ void require_no_float(const char* what, const Tensor& a, const Tensor& b) {
 
 Tensor Tensor::add(const Tensor& x) const { return joined(Op::Add, *this, x); }
 
+namespace {
+Tensor joined_all(const char* name, Op op, const std::vector<Tensor>& tensors) {
+  if (tensors.empty()) value_error("{} needs at least one tensor", name);
+  Tensor out = tensors[0];
+  for (size_t i = 1; i < tensors.size(); i++) out = joined(op, out, tensors[i]);
+  return out;
+}
+}  // namespace
+Tensor Tensor::usum(const std::vector<Tensor>& tensors) { return joined_all("usum", Op::Add, tensors); }
+Tensor Tensor::uprod(const std::vector<Tensor>& tensors) { return joined_all("uprod", Op::Mul, tensors); }
+
 Tensor Tensor::sub(const Tensor& x) const {
   const DType d = join_of(*this, x);
   if (is_bool(d)) user_runtime_error("subtraction of bool tensors is not supported, use ^ or logical_not()");

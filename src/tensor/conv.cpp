@@ -174,6 +174,45 @@ Tensor Tensor::max_pool2d(const Ints& kernel, const PoolOptions& options) const 
       .max(last_axes(kernel.size()));
 }
 
+ValuesAndIndices Tensor::max_pool2d_with_indices(const Ints& kernel, const PoolOptions& options) const {
+  const PoolPlan plan(shape(), kernel, options);
+  const Axes axes = last_axes(kernel.size());
+  const auto windows_of = [&](const Tensor& x) {
+    return x.pool_pads(plan.ceil_pads, min_value(strong(x.dtype()))).pool(kernel, plan.stride, plan.dilation);
+  };
+  const Tensor pooled = windows_of(*this);
+  // Positions count down, so that the largest one among the maxima is the first.
+  const Shape spatial(shape().end() - static_cast<std::ptrdiff_t>(kernel.size()), shape().end());
+  const int64_t n = lathe::prod(spatial).value();
+  const Tensor from_end = windows_of(arange(n, 0, -1, {DType::Int32}).reshape(spatial));
+  const Tensor best =
+      pooled.eq(pooled.max(axes, true)).where(from_end, Tensor(min_value(DType::Int32))).max(axes);
+  return {pooled.max(axes), Tensor(n).sub(best).to_int()};
+}
+
+Tensor Tensor::max_unpool2d(const Tensor& indices, const Ints& kernel, const PoolOptions& options,
+                            const std::optional<Ints>& output_size) const {
+  const PoolPlan plan(shape(), kernel, options);
+  const size_t n = kernel.size(), lead = shape().size() - n;
+  if (!(indices.shape() == shape()))
+    value_error("indices of shape {} for values of shape {}", lathe::to_string(indices.shape()),
+                lathe::to_string(shape()));
+  if (output_size && output_size->size() != n)
+    value_error("output_size must have length {}, got {}", n, to_text(*output_size));
+  Shape out(shape().begin(), shape().begin() + static_cast<std::ptrdiff_t>(lead));
+  const Shape rows{lathe::prod(out), SInt(1), SInt(-1)};
+  SInt positions = 1;
+  for (size_t i = 0; i < n; i++) {
+    const int64_t pads = plan.pads[2 * (n - 1 - i)] + plan.pads[2 * (n - 1 - i) + 1];
+    const SInt smallest = (shape()[lead + i] - SInt(1)) * SInt(plan.stride[i]) +
+                          SInt(plan.dilation[i] * (kernel[i] - 1) + 1 - pads);
+    out.push_back(output_size ? SInt((*output_size)[i]) : smallest);
+    positions = positions * out.back();
+  }
+  const Tensor hit = indices.reshape(rows).eq(arange(positions.value()).unsqueeze(-1));
+  return hit.where(reshape(rows), Tensor(weak_literal(0, dtype()))).sum(-1).cast(dtype()).reshape(out);
+}
+
 Tensor Tensor::conv2d(const Tensor& weight, const std::optional<Tensor>& bias,
                       const ConvOptions& options) const {
   if (ndim() < 3 || ndim() != weight.ndim() || !(size(1) == weight.size(1) * SInt(options.groups)))

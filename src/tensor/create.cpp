@@ -2,6 +2,7 @@
 #include "engine/realize.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
+#include "tensor/running.h"
 #include "tensor/tensor.h"
 
 #include <cmath>
@@ -51,6 +52,12 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, D
                 data.size());
   if (data.empty()) return constant_of(shape, 0, dtype);
   return Tensor(buffer_from_host(data.data(), data.size(), shape, dtype, place(device)));
+}
+
+Tensor Tensor::from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device) {
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (lathe::prod(shape) == SInt(0)) return constant_of(shape, 0, dtype);
+  return Tensor(buffer_over(memory, shape, dtype, place(device)));
 }
 
 Tensor Tensor::from(const NestedData& data, const TensorOptions& options) {
@@ -142,12 +149,12 @@ Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& ste
 
   // Running sums of a constant: the scheduler turns the reduction into the index itself.
   if (!any_float && !is_float(dtype) && !is_bool(dtype)) {
-    const Tensor sums = constant_of({SInt(n)}, step, dtype).cumulative(Op::Add, 0);
+    const Tensor sums = constant_of({SInt(n)}, step, dtype).cumulative(Running::Sum, 0);
     const Scalar before(start.as_int() - step.as_int());
     return sums.add(Tensor(before)).cast(dtype);
   }
   const DType index_dtype = n > std::numeric_limits<int32_t>::max() ? DType::Int64 : DType::Int32;
-  const Tensor i = constant_of({SInt(n)}, 1, index_dtype).cumulative(Op::Add, 0).sub(1);
+  const Tensor i = constant_of({SInt(n)}, 1, index_dtype).cumulative(Running::Sum, 0).sub(1);
   const DType computed = join(dtype, default_float());
   return (i.cast(computed) * Tensor(Scalar(step.as_double())) + Tensor(Scalar(start.as_double())))
       .cast(dtype);

@@ -2,6 +2,7 @@
 // into loads.
 #include "tensor/place.h"
 #include "tensor/promote.h"
+#include "tensor/select.h"
 #include "tensor/state.h"
 #include "tensor/view.h"
 
@@ -258,15 +259,6 @@ struct Gathers {
   }
 };
 
-Tensor zero_of(const Tensor& x) { return Tensor(weak_literal(0, x.dtype())); }
-
-// Position of every element along `axis`, in a shape of `rank` axes that broadcasts.
-Tensor iota(int64_t n, DType dtype, int axis, int rank) {
-  Shape along(static_cast<size_t>(rank), SInt(1));
-  along[static_cast<size_t>(axis)] = n;
-  return Tensor::arange(0, n, 1, {dtype}).reshape(along);
-}
-
 // True where an element of (axes before, common axes, all axes from dims[0]) is selected.
 Tensor gather_mask(const Tensor& x, const Gathers& g) {
   const int rank = static_cast<int>(x.ndim()) + g.n_common();
@@ -290,30 +282,6 @@ Tensor gather_selected(const Tensor& x, const Gathers& g) {
   const Tensor wide = g.spread(x);
   const Tensor out = gather_mask(x, g).where(wide, zero_of(x)).sum(folded, false, strong(x.dtype()));
   return g.in_front ? out.permute(g.to_front(static_cast<int>(out.ndim()))) : out;
-}
-
-// `values` where `mask` is true, folded over `axes`; among several the last position in row-major order
-// counts, and `x` stays where there is none.
-Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes, const Tensor& x) {
-  const Ints& list = axes.list();
-  const int rank = static_cast<int>(mask.ndim());
-  if (list.empty()) return mask.where(values, x);
-  std::optional<Tensor> order;  // 1, 2, … over the folded axes
-  int64_t stride = 1;
-  for (size_t i = list.size(); i-- > 0;) {
-    const int64_t n = mask.shape()[static_cast<size_t>(list[i])].value();
-    const Tensor part = iota(n, DType::Int32, static_cast<int>(list[i]), rank).mul(stride);
-    order = order ? order->add(part) : part.add(1);
-    stride *= n;
-  }
-  const Tensor last = mask.where(*order, 0).max(axes, true);
-  const Tensor chosen = mask.bitwise_and(order->eq(last));
-  const Tensor value = chosen.where(values, zero_of(x)).sum(axes, false, x.dtype());
-  Shape kept;
-  for (int i = 0; i < rank; i++)
-    if (std::find(list.begin(), list.end(), i) == list.end())
-      kept.push_back(last.shape()[static_cast<size_t>(i)]);
-  return last.reshape(kept).gt(0).where(value, x);
 }
 
 Tensor merge_selected(const Tensor& x, const Gathers& g, const Tensor& value) {
@@ -394,66 +362,5 @@ Tensor Tensor::set(const std::vector<TensorIndex>& indices, const Tensor& value)
   set_selection(indices, value, true);
   return std::move(*this);
 }
-
-Tensor Tensor::one_hot_along(const SInt& num_classes, int64_t dim) const {
-  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got {}", dtype_text(dtype()));
-  const DType d = num_classes.vmax() > INT32_MAX ? DType::Int64 : DType::Int32;
-  return eq(iota(num_classes.value(), d, resolve_dim(dim), static_cast<int>(ndim())));
-}
-
-Tensor Tensor::one_hot(int64_t num_classes) const {
-  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got {}", dtype_text(dtype()));
-  if (num_classes < 0) value_error("num_classes must be non-negative, got {}", num_classes);
-  return unsqueeze(-1).one_hot_along(num_classes, -1).cast(default_int());
-}
-
-Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
-  if (index.ndim() != ndim())
-    value_error("self.ndim must equal index.ndim, got {} and {}", ndim(), index.ndim());
-  const int axis = resolve_dim(dim);
-  AxisPairs bounds;
-  for (size_t i = 0; i < shape().size(); i++) {
-    const SInt &own = shape()[i], &wanted = index.shape()[i];
-    const bool whole = static_cast<int>(i) == axis;
-    if (!whole && own.is_const() && wanted.is_const() && wanted.value() > own.value())
-      value_error("index of shape {} does not fit {} off dim={}", lathe::to_string(index.shape()),
-                  lathe::to_string(shape()), dim);
-    bounds.push_back(whole ? AxisPair(none) : AxisPair(0, wanted));
-  }
-  const Tensor x = shrink(bounds).unsqueeze(-1).transpose(-1, axis);
-  return index.unsqueeze(-1)
-      .one_hot_along(shape()[static_cast<size_t>(axis)], -1)
-      .where(x, zero_of(x))
-      .sum(-1, false, strong(dtype()));
-}
-
-Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
-  const int axis = resolve_dim(dim);
-  const Tensor source =
-      is_weak_literal(src.uop()) ? Tensor(src.uop().value(), dtype()).expand(index.shape()) : src;
-  if (index.ndim() != ndim() || source.ndim() != ndim())
-    value_error("self, index and src must have the same rank, got {}, {} and {}", ndim(), index.ndim(),
-                source.ndim());
-  if (source.dtype() != dtype())
-    user_runtime_error("expect self and src to have the same dtype, got {} and {}", dtype_text(dtype()),
-                       dtype_text(source.dtype()));
-  AxisPairs grown;
-  for (size_t i = 0; i < shape().size(); i++) {
-    const int64_t own = shape()[i].value(), wanted = index.shape()[i].value();
-    const bool whole = static_cast<int>(i) == axis;
-    if ((!whole && wanted > own) || wanted > source.shape()[i].value())
-      value_error("index of shape {} does not fit self {} and src {}", lathe::to_string(index.shape()),
-                  lathe::to_string(shape()), lathe::to_string(source.shape()));
-    grown.push_back(whole ? AxisPair(none) : AxisPair(0, SInt(own - wanted)));
-  }
-  grown.push_back(none);
-  // The source positions along `axis` move to a new last axis, over which the last hit is taken.
-  const SInt size = shape()[static_cast<size_t>(axis)];
-  const Tensor hit = index.unsqueeze(-1).one_hot_along(size, -1).transpose(-1, axis).pad(grown);
-  const Tensor value = source.shrink_to(index.shape()).unsqueeze(-1).transpose(-1, axis).pad(grown);
-  return last_selected(hit, value, Ints(static_cast<int64_t>(ndim())), *this);
-}
-
-Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return mask.where(value, *this); }
 
 }  // namespace lathe

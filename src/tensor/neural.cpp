@@ -48,6 +48,12 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   return scores.cast(dtype()).softmax(-1).dropout(options.dropout_p).dot(v);
 }
 
+Tensor Tensor::sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const {
+  Tensor x = *this;
+  for (const auto& f : functions) x = f(x);
+  return x;
+}
+
 Tensor Tensor::dropout(double p) const {
   if (!(p >= 0 && p <= 1)) value_error("p={} is out of range [0, 1]", p);
   if (!knob(Knob::TRAINING) || p == 0) return *this;

@@ -223,6 +223,33 @@ Tensor Tensor::kaiming_normal(const Shape& shape, double a, const TensorOptions&
   return normal(shape, 0, std::sqrt(2 / (1 + a * a) / fan_in(shape)), options);
 }
 
+Tensor Tensor::randperm(int64_t n, const TensorOptions& options) {
+  if (n < 0) value_error("randperm needs n >= 0, got {}", n);
+  return rand({SInt(n)}, {DType::Float32, options.device})
+      .argsort()
+      .cast(options.dtype.value_or(DType::Int32));
+}
+
+Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
+  if (ndim() != 1 && ndim() != 2)
+    value_error("multinomial needs a vector or matrix of weights, got shape {}", lathe::to_string(shape()));
+  if (num_samples < 1) value_error("multinomial needs at least one sample, got {}", num_samples);
+  if (ndim() == 1) return unsqueeze(0).multinomial(num_samples, replacement).squeeze(0);
+  const SInt rows = shape()[0], n = shape()[1];
+  if (!replacement && num_samples > n.value())
+    value_error("cannot draw {} samples from {} without replacement", num_samples, n.value());
+  if (replacement || num_samples == 1) {
+    // The inverse of the distribution function: how many partial sums the number reaches.
+    const Tensor sums = cumsum(1).to_float(), ends = sums.div(sums.at(Slice{}, Slice{-1}));
+    const Tensor u = rand({SInt(num_samples), rows, SInt(1)}, {DType::Float32, device()});
+    return u.ge(ends).cast(DType::Int32).sum(2).permute({1, 0}).minimum(n.value() - 1);
+  }
+  // The first arrivals of processes with these rates (Efraimidis and Spirakis, Weighted random sampling with
+  // a reservoir).
+  const Tensor u = rand(shape(), {DType::Float32, device()});
+  return u.log2().div(to_float()).topk(num_samples, 1).indices;
+}
+
 Tensor Tensor::rand_like(const TensorOptions& options) const { return rand(shape(), like(*this, options)); }
 Tensor Tensor::randn_like(const TensorOptions& options) const { return randn(shape(), like(*this, options)); }
 

@@ -1,5 +1,6 @@
 // Reductions and running reductions.
 #include "tensor/promote.h"
+#include "tensor/running.h"
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -82,6 +83,13 @@ Tensor Tensor::std(const Axes& axes, bool keepdim, int64_t correction) const {
   return var(axes, keepdim, correction).sqrt();
 }
 
+std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axes, bool keepdim, int64_t correction) const {
+  return {var(axes, keepdim, correction), mean(axes, keepdim)};
+}
+std::pair<Tensor, Tensor> Tensor::std_mean(const Axes& axes, bool keepdim, int64_t correction) const {
+  return {std(axes, keepdim, correction), mean(axes, keepdim)};
+}
+
 Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {
   if (!axis) return flatten().argmax(0);
   const int dim = resolve_dim(*axis);
@@ -101,7 +109,8 @@ Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const {
 }
 
 Tensor Tensor::logsumexp(const Axes& axes, bool keepdim) const {
-  const Tensor m = max(axes, true).detach();
+  // Infinities are not subtracted: inf - inf is not a number.
+  const Tensor most = max(axes, true).detach(), m = most.isfinite().where(most, 0);
   const Tensor shifted = sub(m).exp().sum(axes, keepdim).log();
   return shifted.add(keepdim ? m : m.reshape(shifted.shape()));
 }
@@ -134,68 +143,86 @@ namespace {
 // Axes up to this length are folded directly, longer ones in blocks.
 constexpr int64_t kCumulativeBlock = 256;
 
-Scalar identity_element(Op op, DType d) {
-  if (op == Op::Max) return min_value(d);
-  return cast_scalar(Scalar(op == Op::Mul ? 1 : 0), d);
+// The value that folds into any other without changing it.
+Scalar identity_of(Running running, DType d) {
+  if (running == Running::Max || running == Running::LogSumExp) return min_value(d);
+  return cast_scalar(Scalar(running == Running::Prod ? 1 : 0), d);
 }
 
-Tensor fold_last(Op op, const Tensor& x) {
-  if (op == Op::Max) return x.max(-1);
-  return op == Op::Mul ? x.prod(-1) : x.sum(-1);
+Tensor fold_last(Running running, const Tensor& x) {
+  switch (running) {
+    case Running::Sum: return x.sum(-1);
+    case Running::Prod: return x.prod(-1);
+    case Running::Max: return x.max(-1);
+    case Running::LogSumExp: return x.logsumexp(-1);
+  }
+  CHECK(false, "no such reduction");
 }
 
-Tensor combine(Op op, const Tensor& a, const Tensor& b) { return Tensor(promoted_alu(op, a.uop(), b.uop())); }
+Tensor combine(Running running, const Tensor& a, const Tensor& b) {
+  switch (running) {
+    case Running::Sum: return a.add(b);
+    case Running::Prod: return a.mul(b);
+    case Running::Max: return a.maximum(b);
+    case Running::LogSumExp: return Tensor::stack({a, b.expand(a.shape())}).logsumexp(0);
+  }
+  CHECK(false, "no such reduction");
+}
 
 }  // namespace
 
 // Element i of the result folds the elements up to i: windows of full length over the axis padded in front.
-Tensor Tensor::cumulative(Op op, int axis) const {
+Tensor Tensor::cumulative(Running running, int axis) const {
   const SInt size = shape()[static_cast<size_t>(axis)];
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {size - SInt(1), SInt(0)};
-  const Tensor padded = transpose(axis, -1).pad_constant(pads, identity_element(op, dtype()));
-  return fold_last(op, padded.pool(Ints(size.value()))).transpose(axis, -1);
+  const Tensor padded = transpose(axis, -1).pad_constant(pads, identity_of(running, dtype()));
+  return fold_last(running, padded.pool(Ints(size.value()))).transpose(axis, -1);
 }
 
-Tensor Tensor::cumulative_in_stages(Op op, int64_t dim) const {
+Tensor Tensor::cumulative_in_stages(Running running, int64_t dim) const {
   const int axis = resolve_dim(dim);
-  if (is_weak(dtype())) return cast(strong(dtype())).cumulative_in_stages(op, dim);
+  if (is_weak(dtype())) return cast(strong(dtype())).cumulative_in_stages(running, dim);
   if (ndim() == 0 || numel() == SInt(0)) return *this;
   const int64_t size = shape()[static_cast<size_t>(axis)].value();
-  if (size <= 2 * kCumulativeBlock) return cumulative(op, axis);
+  if (size <= 2 * kCumulativeBlock) return cumulative(running, axis);
   // Within blocks, then over the totals of the blocks before.
   const int64_t blocks = (size + kCumulativeBlock - 1) / kCumulativeBlock;
-  const Scalar identity = identity_element(op, dtype());
+  const Scalar identity = identity_of(running, dtype());
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {SInt(blocks * kCumulativeBlock - size), SInt(0)};
   const Tensor in_blocks =
       transpose(axis, -1).pad_constant(pads, identity).unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
   const int rank = static_cast<int>(in_blocks.ndim());
-  const Tensor within = in_blocks.cumulative(op, rank - 1);
+  const Tensor within = in_blocks.cumulative(running, rank - 1);
   AxisPairs last(static_cast<size_t>(rank), none), tail(static_cast<size_t>(ndim()), none);
   last.back() = {SInt(kCumulativeBlock - 1), SInt(kCumulativeBlock)};
   pads.back() = {SInt(1), SInt(-1)};
   const Tensor totals = within.shrink(last).squeeze(-1);
-  const Tensor before = totals.pad_constant(pads, identity).cumulative_in_stages(op, -1).unsqueeze(-1);
+  const Tensor before = totals.pad_constant(pads, identity).cumulative_in_stages(running, -1).unsqueeze(-1);
   tail.back() = {SInt(blocks * kCumulativeBlock - size), SInt(blocks * kCumulativeBlock)};
-  return combine(op, within, before).flatten(-2).shrink(tail).transpose(axis, -1);
+  return combine(running, within, before).flatten(-2).shrink(tail).transpose(axis, -1);
 }
 
-Tensor Tensor::cumsum(int64_t axis) const { return cumulative_in_stages(Op::Add, axis); }
-Tensor Tensor::cumprod(int64_t axis) const { return cumulative_in_stages(Op::Mul, axis); }
+Tensor Tensor::cumsum(int64_t axis) const { return cumulative_in_stages(Running::Sum, axis); }
+Tensor Tensor::cumprod(int64_t axis) const { return cumulative_in_stages(Running::Prod, axis); }
+
+Tensor Tensor::logcumsumexp(int64_t axis) const {
+  return cast(mean_dtype(dtype())).cumulative_in_stages(Running::LogSumExp, axis);
+}
 
 ValuesAndIndices Tensor::cummax(int64_t dim) const {
   const int axis = resolve_dim(dim);
   if (ndim() == 0) return {*this, constant_of({}, 0, DType::Int32)};
   const Tensor x = transpose(axis, -1);
-  const Tensor values = x.cumulative_in_stages(Op::Max, -1);
+  const Tensor values = x.cumulative_in_stages(Running::Max, -1);
   // The first position whose element is the running maximum: the last one where the maximum has risen.
   const SInt n = x.shape().back();
   const Tensor position = arange(0, n.value(), 1, {DType::Int32});
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {SInt(1), SInt(-1)};
   const Tensor risen = values.ne(values.pad_constant(pads, 0)).bitwise_or(position.eq(0));
-  const Tensor at = risen.where(position, 0).cumulative_in_stages(Op::Max, -1);
+  const Tensor at = risen.where(position, 0).cumulative_in_stages(Running::Max, -1);
   return {values.transpose(axis, -1), at.transpose(axis, -1)};
 }
 

@@ -4,6 +4,7 @@
 #include "uop/uop.h"
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +16,10 @@ namespace lathe {
 
 struct TensorState;
 class TensorIndex;
+enum class Running : uint8_t;
 struct ValuesAndIndices;
+struct QR;
+struct SVD;
 
 // Copies of a Tensor are the same tensor: what assign, += or realize do to one, all see. Shapes may hold
 // symbolic sizes. Scalars convert to weak constants, which take the dtype of what they meet. Unless said
@@ -39,7 +43,8 @@ class Tensor {
   DType dtype() const { return uop().dtype(); }
   const std::string& device() const { return uop().device(); }  // "" for constants
   SInt numel() const { return lathe::prod(shape()); }
-  int64_t element_size() const;  // RuntimeError for weak dtypes
+  int64_t max_numel() const { return numel().vmax(); }  // symbolic sizes at their largest
+  int64_t element_size() const;                         // RuntimeError for weak dtypes
   SInt nbytes() const { return numel() * SInt(element_size()); }
   int64_t len() const;  // first axis; TypeError for rank 0
   bool is_floating_point() const { return is_float(dtype()); }
@@ -94,7 +99,14 @@ class Tensor {
   static Tensor from(const NestedData& data, const TensorOptions& options = {});
   static Tensor from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype,
                            const std::string& device = "");
+  // `memory` itself, in row-major order, neither copied nor owned: it has to outlive all that reads it.
+  // ValueError on devices whose memory the host does not see.
+  static Tensor from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device = "");
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
+  // Scratch: what is in it before something is written is not specified.
+  static Tensor invalids(const Shape& shape, const TensorOptions& options = {}) {
+    return empty(shape, options);
+  }
   // In memory of its own; `constant_of` is the same value without memory.
   static Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
   static Tensor constant_of(const Shape& shape, const Scalar& value,
@@ -135,6 +147,11 @@ class Tensor {
   static Tensor glorot_uniform(const Shape& shape, const TensorOptions& options = {});
   static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& options = {});
   static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& options = {});
+  static Tensor randperm(int64_t n, const TensorOptions& options = {});  // 0 … n-1 in any order; int32
+  // Positions (num_samples) or (rows, num_samples), int32, drawn with the probabilities that this vector or
+  // the rows of this matrix are weights of. ValueError for other ranks, and for more samples than weights
+  // without replacement.
+  Tensor multinomial(int64_t num_samples = 1, bool replacement = false) const;
   Tensor rand_like(const TensorOptions& options = {}) const;
   Tensor randn_like(const TensorOptions& options = {}) const;
 
@@ -150,7 +167,7 @@ class Tensor {
   Tensor to_short() const { return cast(DType::Int16); }
   Tensor to_bool() const { return cast(DType::Bool); }
 
-  // ---- movement (movement.cpp, pad.cpp, join.cpp) ----
+  // ---- movement (movement.cpp, pad.cpp, join.cpp, rearrange.cpp) ----
   Tensor reshape(const Shape& shape) const;  // one -1 is inferred
   Tensor view(const Shape& shape) const { return reshape(shape); }
   Tensor expand(const Shape& shape) const;  // -1 keeps an axis; may add leading axes
@@ -167,6 +184,9 @@ class Tensor {
   Tensor unsqueeze(int64_t dim) const;
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
   Tensor unflatten(int64_t dim, const Shape& sizes) const;
+  // "b (h w) c -> b c h w" with names of axes, groups in parentheses, `...` and 1; `sizes` gives what the
+  // shape leaves open. ValueError for a formula that is wrong or does not fit.
+  Tensor rearrange(const std::string& formula, const AxisSizes& sizes = {}) const;
   Tensor repeat(const Ints& times) const;
   Tensor repeat_interleave(int64_t times, std::optional<int64_t> dim = std::nullopt) const;
   Tensor roll(const Ints& shifts, const std::optional<Ints>& dims = std::nullopt) const;
@@ -195,12 +215,37 @@ class Tensor {
   // tensors that are outside write nothing.
   Tensor& set(const std::vector<TensorIndex>& indices, const Tensor& value) &;
   Tensor set(const std::vector<TensorIndex>& indices, const Tensor& value) &&;
-  // result[i, j, …] = this[index[i, j, …], j, …] for dim 0; 0 where an index is negative or too large.
+
+  // ---- picking and placing (scatter.cpp, sort.cpp, interpolate.cpp) ----
+  // out[…, i, …] = this[…, index[…, i, …], …], of the shape of `index`, which is not larger off `dim`; 0
+  // where an index is negative or too large.
   Tensor gather(int64_t dim, const Tensor& index) const;
-  Tensor scatter(int64_t dim, const Tensor& index,
-                 const Tensor& src) const;  // repeated positions: the last wins
-  Tensor one_hot(int64_t num_classes) const;
+  // The other way: src[…, i, …] goes to position index[…, i, …] along `dim`; of several the last wins. With a
+  // reduction (Sum or Prod, TypeError otherwise) a literal `src` is folded into what is there. RuntimeError
+  // unless the dtypes agree.
+  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src,
+                 std::optional<ScatterReduction> reduction = std::nullopt) const;
+  // All elements of `src` that go to a position folded, with what is there if `include_self`. Keeps the
+  // dtype: means of integers round down.
+  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, ScatterReduction reduction,
+                        bool include_self = true) const;
+  Tensor one_hot(int64_t num_classes) const;  // (…, num_classes), of the default int; integers only
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  // The elements under a bool mask (broadcast; RuntimeError for other dtypes) as a vector. Counts them, which
+  // runs the mask, unless `size` gives the length: then `fill_value` stands behind them.
+  Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = std::nullopt,
+                       const Scalar& fill_value = 0) const;
+  // (n, ndim) int32: where the elements are that are not 0, in row-major order; `size` as for masked_select.
+  Tensor nonzero(std::optional<int64_t> size = std::nullopt, const Scalar& fill_value = 0) const;
+  // Stable, also when descending; NaN is above all numbers. The indices are int32.
+  ValuesAndIndices sort(int64_t dim = -1, bool descending = false) const;
+  Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  // The first k of `sort`, descending if `largest`. ValueError unless k <= size(dim).
+  ValuesAndIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
+  // The last size.size() axes resampled to `size`, keeping the dtype. With align_corners (linear only,
+  // ValueError otherwise) the first and last elements stay where they are.
+  Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::Linear,
+                     bool align_corners = false) const;
 
   // ---- elementwise, two operands (binary.cpp) ----
   Tensor add(const Tensor& x) const;
@@ -227,6 +272,9 @@ class Tensor {
   Tensor le(const Tensor& x) const;  // false where an operand is NaN, as ge
   Tensor ge(const Tensor& x) const;
   Tensor where(const Tensor& x, const Tensor& y) const;  // this (bool) ? x : y
+  // Of any number of tensors, broadcast; or and and for bools.
+  static Tensor usum(const std::vector<Tensor>& tensors);
+  static Tensor uprod(const std::vector<Tensor>& tensors);
   Tensor copysign(const Tensor& x) const;
   Tensor logaddexp(const Tensor& x) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
@@ -338,6 +386,11 @@ class Tensor {
   Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
   Tensor var(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1) const;
   Tensor std(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1) const;
+  // (var, mean), (std, mean)
+  std::pair<Tensor, Tensor> var_mean(const Axes& axes = {}, bool keepdim = false,
+                                     int64_t correction = 1) const;
+  std::pair<Tensor, Tensor> std_mean(const Axes& axes = {}, bool keepdim = false,
+                                     int64_t correction = 1) const;
   Tensor any(const Axes& axes = {}, bool keepdim = false) const;
   Tensor all(const Axes& axes = {}, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> axis = std::nullopt,
@@ -350,6 +403,7 @@ class Tensor {
   Tensor normalize(double p = 2, int64_t dim = 1, double eps = 1e-12) const;
   Tensor cumsum(int64_t axis = 0) const;
   Tensor cumprod(int64_t axis = 0) const;
+  Tensor logcumsumexp(int64_t axis = 0) const;
   ValuesAndIndices cummax(int64_t axis = 0) const;
   ValuesAndIndices cummin(int64_t axis = 0) const;
 
@@ -366,6 +420,13 @@ class Tensor {
                           const ConvTransposeOptions& options = {}) const;
   Tensor avg_pool2d(const Ints& kernel = {2, 2}, const PoolOptions& options = {}) const;
   Tensor max_pool2d(const Ints& kernel = {2, 2}, const PoolOptions& options = {}) const;
+  // With the positions of the maxima (the first of several) in the flattened spatial axes, int32.
+  ValuesAndIndices max_pool2d_with_indices(const Ints& kernel = {2, 2},
+                                           const PoolOptions& options = {}) const;
+  // Values back at such positions, zeros elsewhere; those at the same position add up. The spatial axes get
+  // `output_size`, or the smallest that pools to this shape.
+  Tensor max_unpool2d(const Tensor& indices, const Ints& kernel = {2, 2}, const PoolOptions& options = {},
+                      const std::optional<Ints>& output_size = std::nullopt) const;
   Tensor layernorm(const Axes& axes = -1, double eps = 1e-5) const;
   Tensor batchnorm(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, const Tensor& mean,
                    const Tensor& invstd, const Ints& axes = 1) const;
@@ -373,6 +434,24 @@ class Tensor {
                                       const std::optional<Tensor>& mask = std::nullopt,
                                       const AttentionOptions& options = {}) const;
   Tensor dropout(double p = 0.5) const;  // only under TRAINING
+  Tensor sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const;
+
+  // ---- matrices (…, m, n) (linalg.cpp); ValueError for rank < 2 ----
+  QR qr() const;
+  SVD svd(bool full_matrices = true) const;
+  // Towards the orthogonal matrix of the same singular vectors: `steps` times x = sum of params[i] (x x^T)^i
+  // x.
+  Tensor newton_schulz(int64_t steps, const std::vector<double>& params, double eps = 1e-7) const;
+
+  // ---- hashes of bytes (hash.cpp) ----
+  // The digests of the last axis (uint8, RuntimeError otherwise): "sha3_224", "sha3_256" or "shake_128" (16
+  // bytes), ValueError for other names.
+  Tensor keccak(const std::string& algorithm = "sha3_256") const;
+  // A sponge of `rate` bytes (a multiple of 8 below 200) with a suffix of the message; (200 - rate) / 2
+  // bytes.
+  Tensor keccak(int64_t rate, uint8_t suffix) const;
+  // 16 bytes of all elements, in any concrete dtype: a tree of shake_128 over blocks of 4 KiB.
+  Tensor hash() const;
 
   // ---- losses (loss.cpp) ----
   Tensor binary_crossentropy(const Tensor& target, Reduction reduction = Reduction::Mean) const;
@@ -393,8 +472,8 @@ class Tensor {
   Tensor one_hot_along(const SInt& num_classes, int64_t dim) const;
   Tensor pad_constant(const AxisPairs& pads, const Scalar& value) const;
   Tensor pad_by_copying(const AxisPairs& pads, PadMode mode) const;
-  Tensor cumulative(Op op, int axis) const;
-  Tensor cumulative_in_stages(Op op, int64_t axis) const;
+  Tensor cumulative(Running running, int axis) const;
+  Tensor cumulative_in_stages(Running running, int64_t axis) const;
   Tensor reduce_loss(Reduction reduction) const;
   Tensor pool_pads(const Ints& pads, const Scalar& value) const;
   void write(const UOp& value, bool is_temporary);
@@ -406,6 +485,15 @@ class Tensor {
 
 struct ValuesAndIndices {
   Tensor values, indices;
+};
+// this = q r, for (…, m, n): q (…, m, m) orthogonal, r (…, m, n) zero below the diagonal.
+struct QR {
+  Tensor q, r;
+};
+// this = u diag(s) vt, s (…, min(m, n)) descending; u and vt are square with full_matrices, else they have
+// min(m, n) columns and rows.
+struct SVD {
+  Tensor u, s, vt;
 };
 
 // One entry of an index: a position, a Slice, newaxis, ellipsis, an integer tensor or a list of positions.

@@ -54,6 +54,8 @@ TEST_CASE("indexing") {
   check_error(Kind::Value, "self.ndim must equal index.ndim", [&] { a.gather(0, Tensor::from({{0}})); });
   check_error(Kind::Runtime, "expect integer dtype for one hot", [&] { a.one_hot(3); });
   check_error(Kind::Value, "num_classes must be non-negative", [] { Tensor::from({1}).one_hot(-1); });
+  check_error(Kind::Value, "selected index k=5 is out of range", [&] { a.topk(5); });
+  check_error(Kind::Index, "dim=1 out of range [-1, 0]", [&] { a.sort(1); });
 }
 
 TEST_CASE("writing") {

@@ -53,6 +53,12 @@ std::vector<Worked> indexing(const Operands& o) {
       WORKED(A.gather(1, t({{2, 0}, {1, 1}})), "2 0 / 4 4"),
       WORKED(Tensor::zeros({2, 3}).scatter(1, t({{0, 2}, {1, 1}}), t({{1., 2.}, {3., 4.}})), "1 0 2 / 0 4 0"),
       WORKED(t({2, 0}).one_hot(3), "0 0 1 / 1 0 0"),
+      WORKED(t({3, 1, 2, 1}).sort().values, "1 1 2 3"),
+      WORKED(t({3, 1, 2, 1}).sort().indices, "1 3 2 0"),
+      WORKED(t({3, 1, 2, 1}).sort(-1, true).values, "3 2 1 1"),
+      WORKED(t({3, 1, 2, 1}).sort(-1, true).indices, "0 2 1 3"),
+      WORKED(t({3, 1, 2, 5}).topk(2).values, "5 3"),
+      WORKED(t({3, 1, 2, 5}).topk(2).indices, "3 0"),
   };
 }
 
