@@ -36,7 +36,8 @@ class Vectorizer {
       if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector))
         srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
-    if (u.op() == Op::Load && srcs.size() == 3) srcs[0] = with_lanes_of(srcs[0], srcs[2]);
+    if ((u.op() == Op::Load || u.op() == Op::Store) && srcs.size() == 3)
+      srcs[0] = with_lanes_of(srcs[0], srcs[2]);
     return u.with_srcs(srcs);
   }
 

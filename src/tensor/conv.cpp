@@ -176,18 +176,28 @@ Tensor Tensor::max_pool2d(const Ints& kernel, const PoolOptions& options) const 
 
 ValuesAndIndices Tensor::max_pool2d_with_indices(const Ints& kernel, const PoolOptions& options) const {
   const PoolPlan plan(shape(), kernel, options);
-  const Axes axes = last_axes(kernel.size());
-  const auto windows_of = [&](const Tensor& x) {
-    return x.pool_pads(plan.ceil_pads, min_value(strong(x.dtype()))).pool(kernel, plan.stride, plan.dilation);
-  };
-  const Tensor pooled = windows_of(*this);
+  const size_t n = kernel.size(), lead = shape().size() - n;
+  const Tensor windows =
+      pool_pads(plan.ceil_pads, min_value(strong(dtype()))).pool(kernel, plan.stride, plan.dilation);
+  // Where the elements of the windows come from, and whether that is padding.
+  Tensor at = 0, inside = true;
+  for (size_t i = 0; i < n; i++) {
+    Shape along(2 * n, SInt(1));
+    along[i] = windows.shape()[lead + i];
+    along[n + i] = kernel[i];
+    const int64_t size = shape()[lead + i].value(), before = plan.ceil_pads[2 * (n - 1 - i)];
+    const Tensor start = arange(along[i].value()).mul(plan.stride[i]).sub(before).unsqueeze(-1);
+    const Tensor position = start.add(arange(kernel[i]).mul(plan.dilation[i])).reshape(along);
+    at = at.mul(size).add(position);
+    inside = inside.bitwise_and(position.ge(0)).bitwise_and(position.lt(size));
+  }
   // Positions count down, so that the largest one among the maxima is the first.
-  const Shape spatial(shape().end() - static_cast<std::ptrdiff_t>(kernel.size()), shape().end());
-  const int64_t n = lathe::prod(spatial).value();
-  const Tensor from_end = windows_of(arange(n, 0, -1, {DType::Int32}).reshape(spatial));
-  const Tensor best =
-      pooled.eq(pooled.max(axes, true)).where(from_end, Tensor(min_value(DType::Int32))).max(axes);
-  return {pooled.max(axes), Tensor(n).sub(best).to_int()};
+  const Axes axes = last_axes(n);
+  const Tensor values = windows.max(axes, true), is_max = windows.eq(values).bitwise_and(inside);
+  int64_t positions = 1;
+  for (size_t i = 0; i < n; i++) positions *= shape()[lead + i].value();
+  const Tensor last = is_max.where(Tensor(positions).sub(at), 0).max(axes);
+  return {values.reshape(last.shape()), Tensor(positions).sub(last).to_int()};
 }
 
 Tensor Tensor::max_unpool2d(const Tensor& indices, const Ints& kernel, const PoolOptions& options,

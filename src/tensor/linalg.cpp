@@ -25,6 +25,12 @@ Tensor identities(const Tensor& x, int64_t n) {
   return Tensor::eye(n, n, {x.dtype()}).expand(to);
 }
 
+// The root with gradient 0 at 0.
+Tensor safe_sqrt(const Tensor& x) {
+  const Tensor is_zero = x.eq(0);
+  return is_zero.where(0, is_zero.where(1, x).sqrt());
+}
+
 // One round of one-sided Jacobi rotations, which make columns of the first `rows` rows of x orthogonal in
 // pairs: the first with the last, the second with the last but one, …. Then all columns but the first move on
 // by one, so that every column meets every other within a cycle of rounds. (Brent and Luk, The solution of
@@ -35,10 +41,11 @@ Tensor rotate_pairs(const Tensor& x, int64_t rows) {
   const auto product = [&](const Tensor& u, const Tensor& v) {
     return u.mul(v).at(ellipsis, Slice{0, rows}, Slice{}).sum(-2, true);
   };
-  const Tensor gamma = product(a, b), is_done = gamma.eq(0);
-  const Tensor tau = product(b, b).sub(product(a, a)).div(is_done.where(1, gamma.mul(2)));
-  const Tensor size = tau.abs().add(tau.square().add(1).sqrt()).reciprocal();
-  const Tensor tangent = is_done.where(0, tau.lt(0).where(size.neg(), size)).contiguous();
+  // The smaller root of t^2 + t (|b|^2 - |a|^2) / (a b) = 1, without dividing by a b, which tends to 0.
+  const Tensor twice = product(a, b).mul(2), difference = product(b, b).sub(product(a, a));
+  const Tensor root = safe_sqrt(difference.square().add(twice.square()));
+  const Tensor size = twice.div(difference.abs().add(root).add(root.eq(0)));
+  const Tensor tangent = difference.lt(0).where(size.neg(), size).contiguous();
   const Tensor cosine = tangent.square().add(1).rsqrt(), sine = cosine.mul(tangent);
   const Tensor turned =
       Tensor::cat({cosine.mul(a).sub(sine.mul(b)), sine.mul(a).add(cosine.mul(b)).flip(-1)}, -1);
@@ -56,11 +63,11 @@ QR Tensor::qr() const {
   for (int64_t i = 0; i < std::min(m, n); i++) {
     // A reflection 1 - tau w w^T takes column i from the diagonal on to one element (Householder).
     const Tensor x = row.ge(i).where(r.at(ellipsis, Slice{i, i + 1}), 0);
-    const Tensor squares = x.square().sum(-2, true), is_zero = squares.eq(0);
-    const Tensor norm = is_zero.where(1, squares).sqrt(), top = x.at(ellipsis, Slice{i, i + 1}, Slice{});
-    const Tensor sign = top.lt(0).where(1, -1), pivot = top.sub(sign.mul(norm));
+    const Tensor norm = safe_sqrt(x.square().sum(-2, true)), is_zero = norm.eq(0);
+    const Tensor top = x.at(ellipsis, Slice{i, i + 1}, Slice{}), sign = top.lt(0).where(1, -1);
+    const Tensor pivot = top.sub(sign.mul(norm)).add(is_zero);
     const Tensor w = row.eq(i).where(1, x.div(pivot)).contiguous();
-    const Tensor tau = is_zero.where(0, sign.neg().mul(pivot).div(norm));
+    const Tensor tau = sign.neg().mul(pivot).div(norm.add(is_zero)).mul(is_zero.logical_not());
     const Tensor scaled = w.mul(tau).contiguous();
     r = r.sub(scaled.matmul(transposed(w).matmul(r))).contiguous();
     q = q.sub(q.matmul(w).matmul(transposed(scaled))).contiguous();
@@ -82,7 +89,7 @@ SVD Tensor::svd(bool full_matrices) const {
   Tensor x = cat({square, identities(square, n)}, -2).pad({0, n % 2});
   for (int64_t round = 0; n > 1 && round < 4 * n; round++) x = rotate_pairs(x, n);
   const Tensor top = x.at(ellipsis, Slice{0, n}, Slice{}), bottom = x.at(ellipsis, Slice{n, none}, Slice{});
-  const Tensor norms = top.square().sum(-2).sqrt();
+  const Tensor norms = safe_sqrt(top.square().sum(-2));
   const Tensor is_column = bottom.square().sum(-2).gt(0.5);
   const Tensor order = first_columns(is_column.where(norms, -1).argsort(-1, true), n);
   const Tensor columns = order.unsqueeze(-2).expand(square.shape());

@@ -58,6 +58,62 @@ TEST_CASE("indexing") {
   check_error(Kind::Index, "dim=1 out of range [-1, 0]", [&] { a.sort(1); });
 }
 
+TEST_CASE("picking and placing") {
+  const Tensor a = two(), i = Tensor::from({0, 1});
+  check_error(Kind::Type, "scatter reduces only a number",
+              [&] { a.scatter(0, i, a, ScatterReduction::Sum); });
+  check_error(Kind::Type, "by sum or product", [&] { a.scatter(0, i, 1, ScatterReduction::Max); });
+  check_error(Kind::Value, "must have the same rank, got 1, 2 and 1",
+              [&] { a.scatter(0, Tensor::from({{0}}), a); });
+  check_error(Kind::Value, "index of shape (3,) does not fit self (2,) and src (2,)",
+              [&] { a.scatter(0, Tensor::from({0, 1, 0}), a); });
+  check_error(Kind::Runtime, "expect self and src to have the same dtype, got dtypes.float and dtypes.int",
+              [&] { a.scatter_reduce(0, i, i, ScatterReduction::Sum); });
+  check_error(Kind::Runtime, "expect integer dtype for index, got dtypes.float", [&] { a.scatter(0, a, a); });
+  check_error(Kind::Value, "at least one axis", [] { Tensor(1.).scatter(0, Tensor(0), 2); });
+  check_error(Kind::Runtime, "masked_select expects bool mask tensor, got dtypes.float",
+              [&] { a.masked_select(a); });
+  check_error(Kind::Value, "size must be non-negative, got -1", [&] { a.nonzero(-1); });
+  check_error(Kind::Index, "cannot be broadcast", [&] { a.masked_select(Tensor::ones({3}).gt(0)); });
+  check_error(Kind::Value, "needs sizes of 1 to 1 axes, got 2", [&] { a.interpolate({2, 2}); });
+  check_error(Kind::Value, "needs positive sizes, got 0", [&] { a.interpolate(0); });
+  check_error(Kind::Value, "align_corners is only for linear",
+              [&] { a.interpolate(3, Interpolation::Nearest, true); });
+  check_error(Kind::Value, "without elements", [] { Tensor::zeros({0}).interpolate(3); });
+}
+
+TEST_CASE("names of axes") {
+  const Tensor x = Tensor::ones({2, 6});
+  check_error(Kind::Value, "need exactly one \"->\" in formula", [&] { x.rearrange("a b"); });
+  check_error(Kind::Value, "need exactly one \"->\" in formula", [&] { x.rearrange("a -> b -> c"); });
+  check_error(Kind::Value, "bracket mismatch", [&] { x.rearrange("(a b -> b a"); });
+  check_error(Kind::Value, "bracket mismatch", [&] { x.rearrange("a b -> b) a"); });
+  check_error(Kind::Value, "name mismatch", [&] { x.rearrange("a b -> a c"); });
+  check_error(Kind::Value, "name mismatch", [&] { x.rearrange("a b -> a"); });
+  check_error(Kind::Value, "name mismatch", [&] { x.rearrange("a b ... -> a b"); });
+  check_error(Kind::Value, "axis a stands twice", [&] { x.rearrange("a a -> a"); });
+  check_error(Kind::Value, "invalid axis name 2b", [&] { x.rearrange("a 2b -> 2b a"); });
+  check_error(Kind::Value, "invalid axis name b-", [&] { x.rearrange("a b- -> b- a"); });
+  check_error(Kind::Value, "not as many axes as shape (2, 6)", [&] { x.rearrange("a -> a"); });
+  check_error(Kind::Value, "not as many axes as shape (2, 6)", [&] { x.rearrange("a b c -> a b c"); });
+  check_error(Kind::Value, "axis 1 of shape (2, 6)", [&] { x.rearrange("a (b c) -> a b c", {{"b", 4}}); });
+  check_error(Kind::Value, "sizes of b and c are both open", [&] { x.rearrange("a (b c) -> a b c"); });
+  check_error(Kind::Value, "has no axis d", [&] { x.rearrange("a b -> b a", {{"d", 4}}); });
+}
+
+TEST_CASE("matrices and hashes") {
+  const Tensor a = two();
+  check_error(Kind::Value, "qr expects at least 2 axes, got shape (2,)", [&] { a.qr(); });
+  check_error(Kind::Value, "svd expects at least 2 axes", [&] { a.svd(); });
+  check_error(Kind::Value, "newton_schulz expects at least 2 axes", [&] { a.newton_schulz(1, {1}); });
+  check_error(Kind::Value, "at least one parameter", [] { Tensor::ones({2, 2}).newton_schulz(1, {}); });
+  check_error(Kind::Runtime, "keccak expects uint8, got dtypes.float", [&] { a.keccak(); });
+  const Tensor bytes = Tensor::zeros({2}, {DType::UInt8});
+  check_error(Kind::Value, "got \"md5\"", [&] { bytes.keccak("md5"); });
+  check_error(Kind::Value, "rate must be a multiple of 8 below 200, got 100", [&] { bytes.keccak(100, 6); });
+  check_error(Kind::Value, "at least one axis", [] { Tensor(1, DType::UInt8).keccak(); });
+}
+
 TEST_CASE("writing") {
   Tensor a = two(), weak = Tensor(2.0).expand({4});
   check_error(Kind::Runtime, "assign dtype mismatch dtypes.float != dtypes.int",
@@ -160,6 +216,13 @@ TEST_CASE("creation") {
   check_error(Kind::Type, "randint dtype must be int", [] { Tensor::randint({2}, 0, 3, {DType::Float32}); });
   check_error(Kind::Value, "randint requires low < high", [] { Tensor::randint({2}, 3, 3); });
   check_error(Kind::Value, "uniform requires low < high", [] { Tensor::uniform({2}, 1, 1); });
+  check_error(Kind::Value, "randperm needs n >= 0, got -1", [] { Tensor::randperm(-1); });
+  check_error(Kind::Value, "cannot draw 3 samples from 2 without replacement", [] { two().multinomial(3); });
+  check_error(Kind::Value, "at least one sample, got 0", [] { two().multinomial(0); });
+  check_error(Kind::Value, "vector or matrix of weights", [] { Tensor(1.).multinomial(); });
+  check_error(Kind::Runtime, "cannot create storage for weak dtype",
+              [] { Tensor::from_blob(nullptr, {1}, DType::WeakInt); });
+  check_error(Kind::Value, "needs an address", [] { Tensor::from_blob(nullptr, {1}, DType::Int8); });
   check_error(Kind::Value, "normal requires std >= 0", [] { Tensor::normal({2}, 0, -1); });
 }
 
@@ -175,6 +238,12 @@ TEST_CASE("reductions, products and neural functions") {
       [&] { x.conv2d(Tensor::ones({1, 3, 2, 2})); });
   check_error(Kind::Value, "Padding must be an int or a sequence of length 2 or 4",
               [&] { x.conv2d(Tensor::ones({1, 2, 2, 2}), {}, {.padding = {1, 1, 1}}); });
+  check_error(Kind::Value, "indices of shape (2,) for values of shape (1, 2, 4, 4)",
+              [&] { x.max_unpool2d(a); });
+  check_error(Kind::Value, "output_size must have length 2, got (9,)",
+              [&] { x.max_unpool2d(x, {2, 2}, {}, Ints(9)); });
+  check_error(Kind::Value, "Padding must be an int or a sequence of length 1 or 2",
+              [&] { x.max_pool2d_with_indices(2, {.padding = {1, 1, 1}}); });
   check_error(Kind::Value, "number of inputs doesn't match number of operands",
               [&] { Tensor::einsum("i,i", {a}); });
   check_error(Kind::Runtime, "cannot set attn_mask when is_causal=True", [] {

@@ -46,6 +46,22 @@ Rows arithmetic() {
       pairs(
           "mul", [](T x, T y) { return x.mul(y); }, [](double x, double y) { return x * y; })
           .on(kNumbers),
+      Row(
+          "usum, uprod", {in({2, 3}).range(1, 3), in({3}).range(1, 3), in({2, 1}).range(1, 3)},
+          [](T x, T y, T z) { return Tensors{Tensor::usum({x, y, z}), Tensor::uprod({x, y, z})}; },
+          [](A x, A y, A z) {
+            return Arrays{map(x, y, z, [](double a, double b, double c) { return a + b + c; }),
+                          map(x, y, z, [](double a, double b, double c) { return a * b * c; })};
+          })
+          .on({DType::Float32, DType::Int8}),
+      Row(
+          "usum, uprod: bools", {bools({4}), bools({4})},
+          [](T x, T y) { return Tensors{Tensor::usum({x, y}), Tensor::uprod({x, y}), Tensor::usum({x})}; },
+          [](A x, A y) {
+            return Arrays{map(x, y, [](double a, double b) { return a + b > 0; }),
+                          map(x, y, [](double a, double b) { return a * b; }), x};
+          })
+          .gives(DType::Bool),
       pairs(
           "mul: wraps", [](T x, T y) { return x.mul(y); }, [](double x, double y) { return x * y; }, 90, 120)
           .on({DType::Int8, DType::UInt8}),

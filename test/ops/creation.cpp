@@ -2,6 +2,7 @@
 #include "base/knobs.h"
 #include "ops/table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -57,6 +58,21 @@ Rows values() {
           },
           [] { return Arrays{{{3}, {1, 256, 65535}}, {{3, 2}, {1, 0, 0, 1, -1, -1}}}; })
           .gives({DType::UInt16, DType::Int8}),
+      Row(
+          "from_blob", {},
+          [] {
+            static std::vector<int32_t> data;
+            data = {1, 2, 3, 4};
+            Tensor t = Tensor::from_blob(data.data(), {2, 2}, DType::Int32);
+            data[3] = 9;
+            const Tensor sum = t.sum();
+            sum.realize();
+            t.at(0).assign(t.at(0) + 10);
+            t.realize();
+            return Tensors{sum, Tensor::from(data), Tensor::from_blob(nullptr, {0, 2}, DType::Int32)};
+          },
+          [] { return Arrays{scalar(15), {{4}, {11, 12, 3, 9}}, {{0, 2}, {}}}; })
+          .gives(DType::Int32),
   };
 }
 
@@ -93,6 +109,16 @@ Rows fills() {
             return t;
           },
           [] { return filled({2, 3}, 5); })
+          .gives(DType::Int16),
+      Row(
+          "invalids", {},
+          [] {
+            Tensor t = Tensor::invalids({4}, {DType::Int16});
+            t.set({Slice{0, 2}}, 3);
+            t.set({Slice{2, 4}}, 5);
+            return t;
+          },
+          [] { return Array({4}, {3, 3, 5, 5}); })
           .gives(DType::Int16),
       Row(
           "empty_like", {in({2, 3})},
@@ -342,6 +368,46 @@ Rows distributions() {
       drawn(
           "randint", [=] { return Tensor::randint(shape, 0, 9); },
           [=](Draws& d) { return map(d.uniform(size), [](double v) { return std::floor(v * 9); }); })
+          .gives(DType::Int32),
+      drawn(
+          "randperm", [] { return Tensor::randperm(20); },
+          [](Draws& d) {
+            const Array u = d.uniform({20});
+            Array order = sequence(0, 1, 20);
+            std::sort(order.data.begin(), order.data.end(),
+                      [&](double a, double b) { return u.at(a) < u.at(b); });
+            return order;
+          })
+          .gives(DType::Int32),
+      drawn(
+          "multinomial",
+          [] {
+            const Tensor w = Tensor::from({1., 0., 3.});
+            return Tensors{w.multinomial(12, true), Tensor::stack({w, w + 1}).multinomial()};
+          },
+          [](Draws& d) {
+            const auto pick = [](double u, Values w) {
+              double total = sum(w), reached = 0, k = 0;
+              for (double v : w) k += (reached += v) / total <= u;
+              return k;
+            };
+            const Array u = d.uniform({12});
+            const Array v = d.uniform({2});
+            return Arrays{map(u, [&](double x) { return pick(x, {1, 0, 3}); }),
+                          {{2, 1}, {pick(v.at(0), {1, 0, 3}), pick(v.at(1), {2, 1, 4})}}};
+          })
+          .gives(DType::Int32),
+      drawn(
+          "multinomial: without replacement", [] { return Tensor::from({1., 8., 3., 2.}).multinomial(4); },
+          [](Draws& d) {
+            const Array u = d.uniform({1, 4});
+            const Values w = {1, 8, 3, 2};
+            Array order = sequence(0, 1, 4);
+            const auto score = [&](double i) { return std::log(u.at(0, i)) / w[static_cast<size_t>(i)]; };
+            std::sort(order.data.begin(), order.data.end(),
+                      [&](double a, double b) { return score(a) > score(b); });
+            return order;
+          })
           .gives(DType::Int32),
       drawn(
           "scaled_uniform", [=] { return Tensor::scaled_uniform(shape); },

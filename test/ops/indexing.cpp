@@ -263,6 +263,74 @@ Rows selections() {
           })
           .exact(),
       Row(
+          "set: a tensor behind a slice", {in({3, 5}), given({2}, {4, 1}).of(DType::Int32), in({3, 2})},
+          [](T x, T i, T v) { return x.clone().set({Slice{}, i}, v); },
+          [](A x, A, A v) {
+            return build({3, 5}, [&](I i) {
+              return i[1] == 4 ? v.at(i[0], 0) : i[1] == 1 ? v.at(i[0], 1) : x(i);
+            });
+          })
+          .exact(),
+      Row(
+          "set: a tensor behind every second row, backwards",
+          {in({4, 3}), given({2}, {2, 0}).of(DType::Int32), in({2, 2})},
+          [](T x, T i, T v) { return x.clone().set({Slice{none, none, -2}, i}, v); },
+          [](A x, A, A v) {
+            return build({4, 3},
+                         [&](I i) { return i[0] % 2 && i[1] != 1 ? v.at((3 - i[0]) / 2, i[1] == 0) : x(i); });
+          })
+          .exact(),
+      Row(
+          "set: two tensors apart",
+          {in({3, 2, 4}), given({2}, {2, 0}).of(DType::Int32), given({2}, {3, 1}).of(DType::Int32),
+           in({2, 2})},
+          [](T x, T i, T j, T v) { return x.clone().set({i, Slice{}, j}, v); },
+          [](A x, A, A, A v) {
+            return build({3, 2, 4}, [&](I i) {
+              if (i[0] == 2 && i[2] == 3) return v.at(0, i[1]);
+              return i[0] == 0 && i[2] == 1 ? v.at(1, i[1]) : x(i);
+            });
+          })
+          .exact(),
+      Row(
+          "set: tensors behind another axis, apart",
+          {in({2, 3, 2, 4}), given({2}, {2, 0}).of(DType::Int32), given({2}, {3, 1}).of(DType::Int32),
+           in({2, 1, 2})},
+          [](T x, T i, T j, T v) { return x.clone().set({Slice{}, i, Slice{}, j}, v); },
+          [](A x, A, A, A v) {
+            return build({2, 3, 2, 4}, [&](I i) {
+              if (i[1] == 2 && i[3] == 3) return v.at(0, 0, i[2]);
+              return i[1] == 0 && i[3] == 1 ? v.at(1, 0, i[2]) : x(i);
+            });
+          })
+          .exact(),
+      Row(
+          "set: a position, a list and an ellipsis", {in({2, 3, 2, 2}), in({2, 2})},
+          [](T x, T v) { return x.clone().set({1, {0, -1}, ellipsis, 1}, v); },
+          [](A x, A v) {
+            return build({2, 3, 2, 2}, [&](I i) {
+              return i[0] == 1 && i[1] != 1 && i[3] == 1 ? v.at(i[1] == 2, i[2]) : x(i);
+            });
+          })
+          .exact(),
+      Row(
+          "set: a new axis and a tensor", {in({2, 3}), given({2}, {1, 0}).of(DType::Int32), in({2, 1, 3})},
+          [](T x, T i, T v) { return x.clone().set({i, newaxis}, v); },
+          [](A, A, A v) { return build({2, 3}, [&](I i) { return v.at(1 - i[0], 0, i[1]); }); })
+          .exact(),
+      Row(
+          "set: outside of the range, a number, where a mask holds",
+          {in({2, 4}), given({3}, {-9, 1, 7}).of(DType::Int32)},
+          [](T x, T i) {
+            Tensor y = x.clone();
+            y.set({Slice{}, i}, 8);
+            y.assign(y.masked_fill(y.lt(0), 0));
+            return y;
+          },
+          [](A x, A) { return build({2, 4}, [&](I i) { return i[1] == 1 ? 8 : std::max(x(i), 0.0); }); })
+          .exact()
+          .no_gradient(),
+      Row(
           "set: of an expression", {in({4, 3}), in({3})},
           [](T x, T v) {
             Tensor y = x * 2;

@@ -192,6 +192,13 @@ Rows cuts() {
           padded(-1, 1, 0, {3, 3}))
           .exact(),
       Row(
+          "pad: parts of a padded tensor put back and cut", {in({3}), in({2})},
+          [](T x, T p) {
+            const Tensor w = x.pad({0, 1}), a = w.at(Slice{0, 2}), b = w.at(Slice{2, 4});
+            return ((b * p).pad({0, 2}) + (a * p).pad({2, 0})).shrink({{0, 3}});
+          },
+          [](A x, A p) { return Array({3}, {x.at(2) * p.at(0), 0, x.at(0) * p.at(0)}); }),
+      Row(
           "pad: bool", {bools({2, 3})}, [](T x) { return x.pad({1, 1}); }, padded(0, 1, 0, {2, 5}))
           .gives(DType::Bool),
   };

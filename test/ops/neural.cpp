@@ -210,6 +210,13 @@ Rows dropouts() {
           "dropout", {in({3, 4})}, [](T x) { return x.dropout(.5); }, [](A x) { return x; })
           .exact(),
       Row(
+          "sequential", {in({3, 4})},
+          [](T x) {
+            return Tensors{x.sequential({[](T v) { return v * 3; }, [](T v) { return v.relu(); }}),
+                           x.sequential({})};
+          },
+          [](A x) { return Arrays{map(x, [](double v) { return std::max(3 * v, 0.0); }), x}; }),
+      Row(
           "dropout: everything and nothing", {in({3, 4})},
           [](T x) {
             const KnobScope training(Knob::TRAINING, 1);

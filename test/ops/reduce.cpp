@@ -115,11 +115,29 @@ Rows sums() {
       reduction(
           "std", [](T x, const Axes& a, bool k) { return x.std(a, k); }, deviation)
           .on({DType::Float32, DType::Float16}),
+      Row(
+          "var_mean, std_mean", {in({2, 3, 4})},
+          [](T x) {
+            const auto [v, m] = x.var_mean({0, 2});
+            const auto [s, n] = x.std_mean(-1, true, 0);
+            return Tensors{v, m, s, n};
+          },
+          [](A x) {
+            return Arrays{fold(x, {0, 2}, variance<1>), fold(x, {0, 2}, mean),
+                          fold(
+                              x, {2}, [](const Values& v) { return std::sqrt(variance<0>(v)); }, true),
+                          fold(x, {2}, mean, true)};
+          })
+          .on({DType::Float32, DType::Float64}),
       reduction(
           "logsumexp", [](T x, const Axes& a, bool k) { return x.logsumexp(a, k); }, log_sum_exp),
       Row(
           "logsumexp: large", {given({2}, {1000, 1000})}, [](T x) { return x.logsumexp(); },
           [](A) { return scalar(1000 + std::log(2)); })
+          .no_gradient(),
+      Row(
+          "logsumexp: infinities", {given({3, 2}, {-INFINITY, -INFINITY, -INFINITY, 1, 1, INFINITY})},
+          [](T x) { return x.logsumexp(1); }, [](A) { return Array({3}, {-INFINITY, 1, INFINITY}); })
           .no_gradient(),
   };
 }
@@ -198,6 +216,10 @@ Values sums_up_to(const Values& v) {
 Values products_up_to(const Values& v) {
   return running(v, [](double a, double b) { return a * b; });
 }
+Values logs_up_to(const Values& v) {
+  return running(v,
+                 [](double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); });
+}
 Values first_positions(const Values& v, bool (*better)(double, double)) {
   Values out;
   size_t best = 0;
@@ -256,6 +278,23 @@ Rows running_reductions() {
           "cumprod: integers", {in({3, 4}).range(1, 3)}, [](T x) { return x.cumprod(0); },
           [](A x) { return along(x, 0, products_up_to); })
           .on({DType::Int32}),
+      Row(
+          "logcumsumexp", {in({3, 4})}, [](T x) { return Tensors{x.logcumsumexp(), x.logcumsumexp(1)}; },
+          [](A x) { return Arrays{along(x, 0, logs_up_to), along(x, 1, logs_up_to)}; })
+          .on(kFloats),
+      Row(
+          "logcumsumexp: in stages", {in({600})}, [](T x) { return x.logcumsumexp(); },
+          [](A x) { return along(x, 0, logs_up_to); })
+          .within(16)
+          .no_gradient(),
+      Row(
+          "logcumsumexp: infinities, integers",
+          {given({4}, {-INFINITY, -INFINITY, 1000, INFINITY}), given({2}, {0, 1}).of(DType::Int32)},
+          [](T x, T y) { return Tensors{x.logcumsumexp(), y.logcumsumexp()}; },
+          [](A, A y) {
+            return Arrays{{{4}, {-INFINITY, -INFINITY, 1000, INFINITY}}, along(y, 0, logs_up_to)};
+          })
+          .no_gradient(),
       Row(
           "cummax", {in({3, 5})}, [](T x) { return x.cummax(1); }, cummax(1))
           .exact()

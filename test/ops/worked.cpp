@@ -53,12 +53,47 @@ std::vector<Worked> indexing(const Operands& o) {
       WORKED(A.gather(1, t({{2, 0}, {1, 1}})), "2 0 / 4 4"),
       WORKED(Tensor::zeros({2, 3}).scatter(1, t({{0, 2}, {1, 1}}), t({{1., 2.}, {3., 4.}})), "1 0 2 / 0 4 0"),
       WORKED(t({2, 0}).one_hot(3), "0 0 1 / 1 0 0"),
+      WORKED(Tensor::ones({3}).scatter(0, t({0, 0, 2}), 5, ScatterReduction::Sum), "11 1 6"),
+      WORKED(A.masked_select(A.gt(2)), "3 4 5"),
+      WORKED(A.masked_select(A.gt(2), 5, -1), "3 4 5 -1 -1"),
+      WORKED(t({{0, 3}, {4, 0}}).nonzero(), "0 1 / 1 0"),
       WORKED(t({3, 1, 2, 1}).sort().values, "1 1 2 3"),
       WORKED(t({3, 1, 2, 1}).sort().indices, "1 3 2 0"),
       WORKED(t({3, 1, 2, 1}).sort(-1, true).values, "3 2 1 1"),
       WORKED(t({3, 1, 2, 1}).sort(-1, true).indices, "0 2 1 3"),
       WORKED(t({3, 1, 2, 5}).topk(2).values, "5 3"),
       WORKED(t({3, 1, 2, 5}).topk(2).indices, "3 0"),
+  };
+}
+
+std::vector<Worked> folding_scatters(const Operands&) {
+  const Tensor x = Tensor::from({10., 20., 30.}), i = Tensor::from({0, 0, 2, 2}),
+               s = Tensor::from({1., 2., 3., 4.});
+  const auto scattered = [&](ScatterReduction r, bool include_self) {
+    return x.scatter_reduce(0, i, s, r, include_self);
+  };
+  using enum ScatterReduction;
+  return {
+      WORKED(scattered(Sum, true), "13 20 37"),
+      WORKED(scattered(Prod, true), "20 20 360"),
+      WORKED(scattered(Mean, true), "4.333333 20 12.33333"),
+      WORKED(scattered(Max, true), "10 20 30"),
+      WORKED(scattered(Min, true), "1 20 3"),
+      WORKED(scattered(Sum, false), "3 20 7"),
+      WORKED(scattered(Prod, false), "2 20 12"),
+      WORKED(scattered(Mean, false), "1.5 20 3.5"),
+      WORKED(scattered(Max, false), "2 20 4"),
+      WORKED(scattered(Min, false), "1 20 3"),
+  };
+}
+
+std::vector<Worked> resampling(const Operands&) {
+  const Tensor x = Tensor::from({1., 2., 4.});
+  return {
+      WORKED(x.interpolate(5), "1 1.4 2 3.2 4"),
+      WORKED(x.interpolate(5, Interpolation::Linear, true), "1 1.5 2 3 4"),
+      WORKED(x.interpolate(5, Interpolation::Nearest), "1 1 2 2 4"),
+      WORKED(x.interpolate(5, Interpolation::NearestExact), "1 1 2 4 4"),
   };
 }
 
@@ -82,6 +117,7 @@ std::vector<Worked> movement(const Operands& o) {
       WORKED(A.tril(-1), "0 0 0 / 3 0 0"),
       WORKED(A.repeat_interleave(2, 1), "0 0 1 1 2 2 / 3 3 4 4 5 5"),
       WORKED(A.repeat({1, 2}), "0 1 2 0 1 2 / 3 4 5 3 4 5"),
+      WORKED(B.rearrange("a b c -> c (a b)").at(0), "0 4 8 12 16 20"),
       WORKED(Tensor::meshgrid({Tensor::from({1, 2}), Tensor::from({3, 4, 5})})[0], "1 1 1 / 2 2 2"),
       WORKED(Tensor::meshgrid({Tensor::from({1, 2}), Tensor::from({3, 4, 5})})[1], "3 4 5 / 3 4 5"),
       WORKED(Tensor::arange(5).split({1, 4})[1], "1 2 3 4"),
@@ -166,6 +202,7 @@ std::vector<Worked> reductions(const Operands& o) {
       WORKED(Tensor::from({4, 2, 3, 2}).cummin().indices, "0 1 1 1"),
       WORKED(square.cumsum(1), "1 3 / 3 7"),
       WORKED(Tensor::from({1, 2, 3}).cumprod(), "1 2 6"),
+      WORKED(Tensor::zeros({3}).logcumsumexp(), "0 .6931472 1.098612"),
       WORKED(m.softmax(), ".09003057 .2447285 .6652409 / .04527851 .04527851 .909443"),
       WORKED(m.log_softmax(), "-2.407606 -1.407606 -.4076059 / -3.094923 -3.094923 -.09492292"),
       WORKED(m.softmin().at(0), ".6652409 .2447285 .09003057"),
@@ -197,6 +234,13 @@ std::vector<Worked> products(const Operands& o) {
              "2.5 4 / 8.5 10"),
       WORKED(img.avg_pool2d({3, 3}, {.stride = 2, .ceil_mode = true}), "5 6.5 / 11 12.5"),
       WORKED(img.max_pool2d(), "5 7 / 13 15"),
+      WORKED(img.max_pool2d_with_indices().indices, "5 7 / 13 15"),
+      WORKED(img.max_pool2d().max_unpool2d(img.max_pool2d_with_indices().indices),
+             "0 0 0 0 / 0 5 0 7 / 0 0 0 0 / 0 13 0 15"),
+      WORKED(Tensor::from({{3., 1.}, {4., 2.}}).qr().q, "-.6 .8 / -.8 -.6"),
+      WORKED(Tensor::from({{3., 1.}, {4., 2.}}).qr().r, "-5 -2.2 / 0 -.4"),
+      WORKED(Tensor::from({{3., 0.}, {4., 5.}}).svd().s, "6.708204 2.236068"),
+      WORKED(square.newton_schulz(5, {3.4445, -4.775, 2.0315}), "-.6806613 .8255396 / .7412953 .2594402"),
       WORKED(img.conv2d(k, {}, {.stride = 2}), "10 18 / 42 50"),
       WORKED(img.conv2d(k, {}, {.padding = 1, .dilation = 2}).at(0, 0, 0), "5 10 12 6"),
       WORKED(small.conv_transpose2d(k, {}, {.stride = 2}), "1 1 2 2 / 1 1 2 2 / 3 3 4 4 / 3 3 4 4"),
@@ -250,9 +294,34 @@ void check(std::vector<Worked> (*table)(const Operands&)) {
   }
 }
 
+// Digests as bytes.
+std::string bytes_of(const std::string& hex) {
+  std::string out;
+  for (size_t i = 0; i < hex.size(); i += 2)
+    out += std::to_string(std::stoi(hex.substr(i, 2), nullptr, 16)) + " ";
+  return out;
+}
+void check_digests() {
+  static const std::string k224 = bytes_of("e642824c3f8cf24ad09234ee7d3c766fc9a3a5168d0c94ad73b46fdf"),
+                           k128 = bytes_of("5881092dd818bf5cf8a3ddb793fbcba7"),
+                           k256 =
+                               bytes_of("3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532");
+  check([](const Operands&) -> std::vector<Worked> {
+    const Tensor abc = Tensor::from(std::vector<uint8_t>{'a', 'b', 'c'});
+    return {
+        WORKED(abc.keccak("sha3_224"), k224.c_str()),
+        WORKED(abc.keccak("shake_128"), k128.c_str()),
+        WORKED(abc.keccak("sha3_256"), k256.c_str()),
+    };
+  });
+}
+
 }  // namespace
 
 TEST_CASE("worked: indexing") { check(indexing); }
+TEST_CASE("worked: scatters that fold") { check(folding_scatters); }
+TEST_CASE("worked: resampling") { check(resampling); }
+TEST_CASE("worked: digests") { check_digests(); }
 TEST_CASE("worked: movement") { check(movement); }
 TEST_CASE("worked: arithmetic") { check(arithmetic); }
 TEST_CASE("worked: functions") { check(functions); }

@@ -46,6 +46,17 @@ void check(const std::vector<Row>& rows) {
 
 }  // namespace
 
+TEST_CASE("ordering") {
+  const auto both = [](const ValuesAndIndices& v) { return std::vector{v.values, v.indices}; };
+  check({
+      {"sort of a run", 5, [&] { return both(e({100}).sort()); }},
+      {"sort of 8 runs", 8, [&] { return both(e({2, 1000}).sort()); }},
+      {"5 largest of 1000", 8, [&] { return both(e({1000}).topk(5)); }},
+      {"40 largest of 32000", 13, [&] { return both(e({32000}).topk(40)); }},
+      {"sort of doubles", 9, [&] { return both(e({100}, DType::Float64).sort()); }},
+  });
+}
+
 TEST_CASE("views, constants and buffers need no kernel") {
   check({
       {"constant", 0, [] { return std::vector{Tensor(2.0)}; }},
