@@ -1,5 +1,6 @@
-// Hashes of the Keccak family (FIPS 202). A state is 25 lanes of 64 bits, lane x + 5 y; a round is one
-// kernel, the same for all rounds, as its constant comes from memory.
+// Hashes of the Keccak family (FIPS 202). A state is 25 lanes of 64 bits, lane x + 5 y. A round is three
+// kernels, the same for all rounds, as its constant comes from memory; in one, every lane would compute six
+// parities.
 #include "tensor/promote.h"
 #include "tensor/tensor.h"
 
@@ -43,11 +44,12 @@ Tensor keccak_round(const Tensor& states, const Tensor& turns, const Tensor& con
   Tensor parity = a.at(Slice{}, 0);
   for (int y = 1; y < 5; y++) parity = parity.bitwise_xor(a.at(Slice{}, y));
   const auto turned = [](const Tensor& x, int64_t by) { return x.roll(by, Ints(-1)); };
-  const Tensor spread = turned(parity, 1).bitwise_xor(rotated_left(turned(parity, -1), Tensor(1)));
+  const Tensor spread =
+      turned(parity, 1).bitwise_xor(rotated_left(turned(parity, -1), Tensor(1))).contiguous();
   a = rotated_left(a.bitwise_xor(spread.unsqueeze(1)).reshape({rows, SInt(25)}), turns);
   // Lane (x, y) comes from lane (x + 3 y, x).
   const Tensor lane = Tensor::arange(25), x = lane.mod(5), y = lane.div_floor(5);
-  a = a.at(Slice{}, y.mul(3).add(x).mod(5).add(x.mul(5))).reshape({rows, SInt(5), SInt(5)});
+  a = a.at(Slice{}, y.mul(3).add(x).mod(5).add(x.mul(5))).contiguous().reshape({rows, SInt(5), SInt(5)});
   a = a.bitwise_xor(turned(a, -1).bitwise_not().bitwise_and(turned(a, -2))).reshape({rows, SInt(25)});
   return a.bitwise_xor(lane.eq(0).where(constant, Tensor(0))).contiguous();
 }

@@ -57,10 +57,6 @@ Generator& generator_of(Generators& all, const std::string& device) {
 Tensor low_word(const Tensor& x) { return x.bitwise_and(Tensor(int64_t{0xffffffff})).cast(DType::UInt32); }
 Tensor high_word(const Tensor& x) { return x.rshift(Tensor(32)).cast(DType::UInt32); }
 
-Tensor encrypt(const Tensor& counter, const Tensor& key) {
-  return Tensor(alu(Op::Threefry, {counter.uop(), key.uop()}));
-}
-
 Tensor draw_words(const std::string& device, int64_t count) {
   Generators& all = generators();
   std::lock_guard lock(all.mutex);
@@ -70,7 +66,7 @@ Tensor draw_words(const std::string& device, int64_t count) {
     const int64_t n = std::min(left, kMaxWords);
     g.counter += Tensor(n);
     const Tensor before = g.counter.sub(Tensor(n));
-    pieces.push_back(threefry_words(encrypt(before, g.key), n));
+    pieces.push_back(threefry_words(before.threefry(g.key), n));
   }
   return Tensor::cat(pieces);
 }
@@ -133,11 +129,18 @@ uint32_t device_key(uint32_t number) {
   return h[7] + v[7];
 }
 
+Tensor Tensor::threefry(const Tensor& key) const {
+  if (dtype() != DType::UInt64 || key.dtype() != DType::UInt64)
+    user_runtime_error("threefry operands must be uint64, got [{}, {}]", dtype_text(dtype()),
+                       dtype_text(key.dtype()));
+  return Tensor(alu(Op::Threefry, {uop(), key.uop()}));
+}
+
 Tensor threefry_words(const Tensor& key, int64_t count) {
   const int64_t half = (count + 1) / 2;
   const Tensor first = Tensor::arange(0, half, 1, {DType::UInt64});
   const Tensor counters = first.add(Tensor(half)).lshift(Tensor(32)).bitwise_or(first);
-  const Tensor x = encrypt(counters, key);
+  const Tensor x = counters.threefry(key);
   const Tensor words = Tensor::cat({low_word(x), high_word(x)});
   return words.shrink_to({SInt(count)});
 }

@@ -278,6 +278,9 @@ class Tensor {
   Tensor copysign(const Tensor& x) const;
   Tensor logaddexp(const Tensor& x) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
+  // This (uint64) encrypted under keys (uint64) by Threefry-2x32 with 20 rounds. RuntimeError for other
+  // dtypes.
+  Tensor threefry(const Tensor& key) const;
   Tensor isclose(const Tensor& x, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   Tensor allclose(const Tensor& x, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
 

@@ -183,6 +183,9 @@ TEST_CASE("elementwise") {
   check_error(Kind::Runtime, "where cond must be bool, got dtypes.char", [&] { i8.where(1, 0); });
   check_error(Kind::Runtime, "shift operands must be int, got [dtypes.char, dtypes.float]", [&] { i8 << f; });
   check_error(Kind::Index, "cannot be broadcast to a single shape", [&] { f + Tensor::ones({3}); });
+  check_error(Kind::Runtime, "threefry operands must be uint64, got [dtypes.char, dtypes.char]",
+              [&] { i8.threefry(i8); });
+  check_error(Kind::Value, "usum needs at least one tensor", [] { Tensor::usum({}); });
   check_error(Kind::Runtime, "at least one of 'min_' or 'max_'", [&] { f.clamp({}, {}); });
   check_error(Kind::Runtime, "approximate must be either", [&] { f.gelu("exact"); });
   check_error(Kind::Runtime, "unsupported size in bitcast",

@@ -327,6 +327,23 @@ Rows random_numbers() {
           })
           .gives(DType::Float64)
           .exact(),
+      Row(
+          "threefry", {ints({5}, 0, 99).of(DType::UInt64), ints({1}, 0, 99).of(DType::UInt64)},
+          [](T x, T key) {
+            const Tensor y = x.threefry(key);
+            return Tensors{y.cast(DType::UInt32), y.rshift(Tensor(32)).cast(DType::UInt32)};
+          },
+          [](A x, A key) {
+            Arrays out(2, x);
+            for (size_t i = 0; i < x.data.size(); i++) {
+              const Words w =
+                  threefry({static_cast<uint32_t>(x.data[i]), 0}, {static_cast<uint32_t>(key.data[0]), 0});
+              out[0].data[i] = w.low;
+              out[1].data[i] = w.high;
+            }
+            return out;
+          })
+          .gives(DType::UInt32),
       drawn(
           "manual_seed",
           [] {
