@@ -150,7 +150,7 @@ Rows factorisations() {
           [](A x) { return x; })
           .within(16)
           .gradient_within(1e-4),
-      svd("svd", {3, 3}, true).everywhere(),
+      svd("svd", {3, 3}, true),
       svd("svd: tall", {4, 2}, true).no_gradient(),
       svd("svd: tall, few columns", {5, 3}, false).no_gradient(),
       svd("svd: wide", {2, 3}, true).no_gradient(),
