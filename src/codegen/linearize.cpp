@@ -63,6 +63,18 @@ class Linearizer {
       const bool fresh = end_of_.emplace(loop, e).second;
       CHECK(fresh, "a Range is closed twice");
     }
+    // The loops around each: those that its own depend on, and what is around these. Ends of outer loops come
+    // later.
+    std::unordered_map<const Node*, std::unordered_set<const Node*>> around;
+    for (size_t k = ends.size(); k-- > 0;) {
+      std::unordered_set<const Node*> own;
+      for (const Node* r : order_[ends[k]].ranges()) {
+        own.insert(r);
+        const auto outer = around.find(r);
+        if (outer != around.end()) own.insert(outer->second.begin(), outer->second.end());
+      }
+      around.emplace(order_[ends[k]].src(1).node(), std::move(own));
+    }
     // below[i]: the Ends that node i depends on, as a sorted set; only sets that matter are kept small by
     // sharing.
     std::vector<std::vector<size_t>> below(order_.size());
@@ -78,9 +90,7 @@ class Linearizer {
       if (order_[i].op() != Op::End) continue;
       const Node* loop = order_[i].src(1).node();
       for (size_t e : mine) {
-        const RangeSet& open = order_[e].ranges();
-        const bool nested = std::find(open.begin(), open.end(), loop) != open.end();
-        if (!nested) add_edge(e, position_.at(loop));
+        if (!around.at(order_[e].src(1).node()).contains(loop)) add_edge(e, position_.at(loop));
       }
       mine.insert(std::lower_bound(mine.begin(), mine.end(), i), i);
     }

@@ -145,6 +145,28 @@ Rows undone_pools() {
           .gives({Same, DType::Int32})
           .no_gradient(),
       Row(
+          "pool: the last positive position of each window", {in({2, 5, 5})},
+          [](T x) {
+            const auto windows = [](T t) {
+              return t.pad({1, 1, 1, 1}, PadMode::Constant, -1).pool({3, 3}, 2);
+            };
+            const Tensor position = windows(Tensor::arange(25).reshape({5, 5}));
+            return windows(x).gt(0).where(position, -1).max({-2, -1});
+          },
+          [](A x) {
+            return build({2, 3, 3}, [&](I i) {
+              double last = -1;
+              for (int64_t k = 0; k < 9; k++) {
+                const int64_t row = 2 * i[1] + k / 3 - 1, column = 2 * i[2] + k % 3 - 1;
+                if (row < 0 || row > 4 || column < 0 || column > 4 || x.at(i[0], row, column) <= 0) continue;
+                last = std::max(last, static_cast<double>(5 * row + column));
+              }
+              return last;
+            });
+          })
+          .gives(DType::Int32)
+          .no_gradient(),
+      Row(
           "max_unpool2d", {in({2, 1, 4, 4})},
           [](T x) {
             const ValuesAndIndices p = x.max_pool2d_with_indices();
