@@ -12,6 +12,7 @@ namespace lathe::command {
 void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_knobs(CLI::App& app);
+void add_onnx(CLI::App& app);
 void add_trace(CLI::App& app);
 
 }  // namespace lathe::command

@@ -1,0 +1,112 @@
+// Conversions between element types.
+#include "formats/onnx/call.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace lathe::onnx {
+namespace {
+
+double parse_number(const std::string& text) {
+  double out = 0;
+  const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, problem] = std::from_chars(first, text.data() + text.size(), out);
+  if (problem != std::errc() || end != text.data() + text.size()) value_error("`{}` is not a number", text);
+  return out;
+}
+
+Tensor from_strings(const Strings& s, DType to) {
+  std::vector<Scalar> out;
+  for (const std::string& item : s.items) {
+    int64_t whole = 0;
+    const auto [end, problem] = std::from_chars(item.data(), item.data() + item.size(), whole);
+    const bool is_whole = problem == std::errc() && end == item.data() + item.size();
+    out.push_back(cast_scalar(is_whole ? Scalar(whole) : Scalar(parse_number(item)), to));
+  }
+  return from_elements(out, to_shape(s.shape), to);
+}
+
+Strings to_strings(const Tensor& t) {
+  Strings out{sizes_of(t), {}};
+  for (const Scalar& v : elements(t)) {
+    if (v.is_float() && t.dtype() != DType::Float64)
+      out.items.push_back(fmt::format("{}", static_cast<float>(v.as_double())));
+    else if (v.is_float())
+      out.items.push_back(fmt::format("{}", v.as_double()));
+    else
+      out.items.push_back(v.is_bool() ? (v.as_bool() ? "True" : "False") : v.to_string());
+  }
+  return out;
+}
+
+// To the nearest value of one sign bit, two of exponent, one of mantissa; halves go to the even mantissa, and
+// what is too large becomes the largest.
+Tensor to_e2m1(const Tensor& x) {
+  const Tensor a = x.abs();
+  const Tensor step = a.lt(2).where(Tensor(0.5), a.lt(4).where(Tensor(1.0), Tensor(2.0)));
+  const Tensor rounded = a.div(step).round().mul(step).minimum(6.0);
+  return x.lt(0).where(rounded.neg(), rounded);
+}
+
+// Integers of `bits` bits in a wider type: the low bits count.
+Tensor wrapped(const Tensor& x, int bits, bool is_signed) {
+  const int64_t span = int64_t{1} << bits, half = is_signed ? span / 2 : 0;
+  const Tensor wide = x.cast(DType::Int32);
+  return wide.add(half).mod(span).sub(half);
+}
+
+Tensor to_fp8(const Tensor& x, DType to, bool saturate) {
+  const double limit = max_value(to).is_float() && std::isfinite(max_value(to).as_double())
+                           ? max_value(to).as_double()
+                       : to == DType::Fp8E4M3     ? 448
+                       : to == DType::Fp8E4M3Fnuz ? 240
+                                                  : 57344;
+  const Tensor wide = x.cast(DType::Float32);
+  if (saturate) return wide.clamp(Tensor(-limit), Tensor(limit)).cast(to);
+  // Halfway to the next value, were there one: ties go to the even neighbour, which is the one without.
+  const int mantissa = float_format(to).mantissa_bits;
+  const double edge = limit + std::ldexp(1.0, std::ilogb(limit) - mantissa - 1);
+  const double beyond =
+      to == DType::Fp8E5M2 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  const Tensor inside = wide.clamp(Tensor(-limit), Tensor(limit));
+  const Tensor outside = wide.lt(0).where(Tensor(-beyond), Tensor(beyond));
+  const bool edge_is_out = to == DType::Fp8E4M3 ? false : true;
+  const Tensor is_out = edge_is_out ? wide.abs().ge(edge) : wide.abs().gt(edge);
+  return is_out.where(outside, inside).cast(to);
+}
+
+ElementType wanted(const Call& c) { return static_cast<ElementType>(c.attr_int("to")); }
+
+}  // namespace
+
+Value cast_value(const Value& v, ElementType to, bool saturate) {
+  const ElementInfo* info = element_info(to);
+  if (!info) type_error("there is no element type {}", static_cast<int32_t>(to));
+  if (to == v.type()) return v;
+  if (to == ElementType::String) return to_strings(v.tensor());
+  if (v.is_strings()) return {from_strings(v.strings(), info->dtype), to};
+  const Tensor& x = v.tensor();
+  if (is_fp8(info->dtype)) return {to_fp8(x, info->dtype, saturate), to};
+  switch (to) {
+    case ElementType::Float4E2M1: return {to_e2m1(x.cast(DType::Float32)), to};
+    case ElementType::Int4:
+    case ElementType::Int2: return {wrapped(x, info->bits, true).cast(info->dtype), to};
+    case ElementType::UInt4:
+    case ElementType::UInt2: return {wrapped(x, info->bits, false).cast(info->dtype), to};
+    default: return {x.cast(info->dtype), to};
+  }
+}
+
+std::span<const OpRow> cast_ops() {
+  static const OpRow rows[] = {
+      {"Cast", [](const Call& c) { return cast_value(c.value(0), wanted(c), c.attr_flag("saturate", true)); }},
+      {"CastLike",
+       [](const Call& c) { return cast_value(c.value(0), c.type(1), c.attr_flag("saturate", true)); }},
+      {"BitCast",
+       [](const Call& c) { return Value(c[0].bitcast(element_info(wanted(c))->dtype), wanted(c)); }},
+  };
+  return rows;
+}
+
+}  // namespace lathe::onnx

@@ -1,0 +1,196 @@
+// Arithmetic, comparisons and activations.
+#include "formats/onnx/call.h"
+
+namespace lathe::onnx {
+namespace {
+
+// Before opset 7 the second operand was aligned at an axis that an attribute named.
+Tensor second(const Call& c) {
+  const Tensor& b = c[1];
+  if (c.opset() >= 7 || !c.attr_flag("broadcast") || !c.attribute("axis")) return b;
+  Shape to = b.shape();
+  const int64_t at = Call::axis(c.attr_int("axis"), c[0].ndim());
+  while (static_cast<int64_t>(to.size()) + at < c[0].ndim()) to.push_back(SInt(1));
+  return b.reshape(to);
+}
+
+template <auto Method>
+inline constexpr auto unary = [](const Call& c) { return (c[0].*Method)(); };
+template <auto Method>
+inline constexpr auto binary = [](const Call& c) { return (c[0].*Method)(second(c)); };
+
+// All inputs folded from the left.
+template <auto Method>
+inline constexpr auto variadic = [](const Call& c) {
+  Tensor out = c[0];
+  for (size_t i = 1; i < c.size(); i++) out = (out.*Method)(c[i]);
+  return out;
+};
+
+Tensor divide(const Call& c) {
+  return is_float(c[0].dtype()) ? c[0].div(second(c)) : c[0].div_trunc(second(c));
+}
+
+Tensor modulo(const Call& c) { return c.attr_flag("fmod") ? c[0].fmod(c[1]) : c[0].mod(c[1]); }
+
+// The result has the type of the base; exponents of another kind are converted where that loses nothing.
+Tensor power(const Call& c) {
+  const Tensor x = c[0], y = second(c);
+  if (is_float(y.dtype()) && !is_float(x.dtype())) return x.cast(y.dtype()).pow(y).cast(x.dtype());
+  return x.pow(y.cast(x.dtype()));
+}
+
+Tensor shift(const Call& c) {
+  return c.attr_text("direction") == "LEFT" ? c[0].lshift(c[1]) : c[0].rshift(c[1]);
+}
+
+Tensor clip(const Call& c) {
+  const auto bound = [&](size_t i, std::string_view name) -> std::optional<Tensor> {
+    if (c.has(i)) return c[i];
+    if (c.attribute(name)) return Tensor(Scalar(c.attr_real(name))).cast(c[0].dtype());
+    return std::nullopt;
+  };
+  const auto low = bound(1, "min"), high = bound(2, "max");
+  Tensor x = c[0];
+  if (low) x = x.maximum(*low);
+  return high ? x.minimum(*high) : x;
+}
+
+Tensor prelu(const Call& c) {
+  Tensor slope = c[1];
+  // Before opset 7 a list of slopes was one for each channel.
+  if (c.opset() < 7 && slope.ndim() == 1 && c[0].ndim() > 1) {
+    Shape to(static_cast<size_t>(c[0].ndim()), SInt(1));
+    to[1] = slope.size(0);
+    slope = slope.reshape(to);
+  }
+  return c[0].lt(0).where(c[0].mul(slope), c[0]).cast(c[0].dtype());
+}
+
+Tensor gelu(const Call& c) { return c[0].gelu(c.attr_text("approximate", "none")); }
+
+Tensor shrink(const Call& c) {
+  const double bias = c.attr_real("bias", 0), lambda = c.attr_real("lambd", 0.5);
+  const Tensor& x = c[0];
+  return x.lt(-lambda).where(x.add(bias), x.gt(lambda).where(x.sub(bias), 0)).cast(x.dtype());
+}
+
+Tensor is_infinite(const Call& c) {
+  return c[0].isinf(c.attr_flag("detect_positive", true), c.attr_flag("detect_negative", true));
+}
+
+// Before opset 13 the axes from `axis` on were one.
+template <class F>
+Tensor over_axis(const Call& c, F f) {
+  if (c.opset() >= 13) return f(c[0], c.attr_int("axis", -1));
+  const int64_t at = Call::axis(c.attr_int("axis", 1), c[0].ndim());
+  Shape flat{SInt(1), SInt(1)};
+  for (int64_t i = 0; i < c[0].ndim(); i++) {
+    SInt& side = flat[i < at ? 0 : 1];
+    side = side * c[0].size(i);
+  }
+  return f(c[0].reshape(flat), 1).reshape(c[0].shape());
+}
+
+Tensor hardmax(const Tensor& x, int64_t axis) {
+  const int64_t at = Call::axis(axis, x.ndim());
+  Shape along(static_cast<size_t>(x.ndim()), SInt(1));
+  along[static_cast<size_t>(at)] = x.size(at);
+  return x.argmax(at, true).eq(Tensor::arange(0, x.size(at).value()).reshape(along)).cast(x.dtype());
+}
+
+Tensor mean_of(const Call& c) {
+  Tensor sum = c[0];
+  for (size_t i = 1; i < c.size(); i++) sum = sum.add(c[i]);
+  return sum.div(Tensor(static_cast<int64_t>(c.size()))).cast(c[0].dtype());
+}
+
+Tensor selu(const Call& c) {
+  return c[0].selu(c.attr_real("alpha", 1.67326319217681884765625), c.attr_real("gamma", 1.05070102214813232421875));
+}
+
+}  // namespace
+
+std::span<const OpRow> elementwise_ops() {
+  static const OpRow rows[] = {
+      {"Abs", unary<&Tensor::abs>},
+      {"Acos", unary<&Tensor::acos>},
+      {"Acosh", unary<&Tensor::acosh>},
+      {"Asin", unary<&Tensor::asin>},
+      {"Asinh", unary<&Tensor::asinh>},
+      {"Atan", unary<&Tensor::atan>},
+      {"Atanh", unary<&Tensor::atanh>},
+      {"BitwiseNot", unary<&Tensor::bitwise_not>},
+      {"Ceil", unary<&Tensor::ceil>},
+      {"Cos", unary<&Tensor::cos>},
+      {"Cosh", unary<&Tensor::cosh>},
+      {"Erf", unary<&Tensor::erf>},
+      {"Exp", unary<&Tensor::exp>},
+      {"Floor", unary<&Tensor::floor>},
+      {"HardSwish", unary<&Tensor::hardswish>},
+      {"Identity", [](const Call& c) { return c.value(0); }},
+      {"IsInf", of<is_infinite>},
+      {"IsNaN", unary<&Tensor::isnan>},
+      {"Log", unary<&Tensor::log>},
+      {"Mish", unary<&Tensor::mish>},
+      {"Neg", unary<&Tensor::neg>},
+      {"Not", unary<&Tensor::logical_not>},
+      {"Reciprocal", unary<&Tensor::reciprocal>},
+      {"Relu", unary<&Tensor::relu>},
+      {"Round", unary<&Tensor::round>},
+      {"Sigmoid", unary<&Tensor::sigmoid>},
+      {"Sign", unary<&Tensor::sign>},
+      {"Sin", unary<&Tensor::sin>},
+      {"Sinh", unary<&Tensor::sinh>},
+      {"Softplus", [](const Call& c) { return c[0].softplus(); }},
+      {"Softsign", unary<&Tensor::softsign>},
+      {"Sqrt", unary<&Tensor::sqrt>},
+      {"Tan", unary<&Tensor::tan>},
+      {"Tanh", unary<&Tensor::tanh>},
+      {"Celu", [](const Call& c) { return c[0].celu(c.attr_real("alpha", 1)); }},
+      {"Elu", [](const Call& c) { return c[0].elu(c.attr_real("alpha", 1)); }},
+      {"Gelu", of<gelu>},
+      {"HardSigmoid",
+       [](const Call& c) { return c[0].hardsigmoid(c.attr_real("alpha", 0.2), c.attr_real("beta", 0.5)); }},
+      {"LeakyRelu", [](const Call& c) { return c[0].leaky_relu(c.attr_real("alpha", 0.01)); }},
+      {"PRelu", of<prelu>},
+      {"Selu", of<selu>},
+      {"Shrink", of<shrink>},
+      {"Swish", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1)).sigmoid()); }},
+      {"ThresholdedRelu", [](const Call& c) { return c[0].gt(c.attr_real("alpha", 1)).where(c[0], 0); }},
+      {"Softmax", [](const Call& c) {
+         return over_axis(c, [](const Tensor& x, int64_t axis) { return x.softmax(axis); });
+       }},
+      {"LogSoftmax", [](const Call& c) {
+         return over_axis(c, [](const Tensor& x, int64_t axis) { return x.log_softmax(axis); });
+       }},
+      {"Hardmax", [](const Call& c) { return over_axis(c, hardmax); }},
+      {"Add", binary<&Tensor::add>},
+      {"And", binary<&Tensor::bitwise_and>},
+      {"BitShift", of<shift>},
+      {"BitwiseAnd", binary<&Tensor::bitwise_and>},
+      {"BitwiseOr", binary<&Tensor::bitwise_or>},
+      {"BitwiseXor", binary<&Tensor::bitwise_xor>},
+      {"Div", of<divide>},
+      {"Equal", binary<&Tensor::eq>},
+      {"Greater", binary<&Tensor::gt>},
+      {"GreaterOrEqual", binary<&Tensor::ge>},
+      {"Less", binary<&Tensor::lt>},
+      {"LessOrEqual", binary<&Tensor::le>},
+      {"Max", variadic<&Tensor::maximum>},
+      {"Mean", of<mean_of>},
+      {"Min", variadic<&Tensor::minimum>},
+      {"Mod", of<modulo>},
+      {"Mul", binary<&Tensor::mul>},
+      {"Or", binary<&Tensor::bitwise_or>},
+      {"Pow", of<power>},
+      {"Sub", binary<&Tensor::sub>},
+      {"Sum", variadic<&Tensor::add>},
+      {"Xor", binary<&Tensor::bitwise_xor>},
+      {"Clip", of<clip>},
+      {"Where", [](const Call& c) { return c[0].where(c[1], c[2]); }},
+  };
+  return rows;
+}
+
+}  // namespace lathe::onnx

@@ -1,0 +1,275 @@
+#include "formats/onnx/session.h"
+
+#include "formats/onnx/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lathe::onnx {
+namespace {
+
+// A tensor with fewer elements than this, made from known values, is computed at once and on the host.
+constexpr int64_t kSmall = 2048;
+
+// Functions that call functions are a few levels; more than this is one that calls itself.
+constexpr int kMaxCalls = 100;
+
+int64_t opset_of(const Opsets& opsets, const std::string& domain) {
+  const auto it = opsets.find(domain);
+  return it == opsets.end() ? 1 : it->second;
+}
+
+// Calls f for all nodes, those of graphs in attributes included.
+template <class F>
+void for_each_node(const std::vector<Node>& nodes, F f) {
+  std::vector<const std::vector<Node>*> todo{&nodes};
+  while (!todo.empty()) {
+    const std::vector<Node>& list = *todo.back();
+    todo.pop_back();
+    for (const Node& node : list) {
+      f(node);
+      for (const Attribute& a : node.attributes)
+        for (const auto& g : a.graphs) todo.push_back(&g->nodes);
+    }
+  }
+}
+
+bool has_graph(const Node& node) {
+  return std::any_of(node.attributes.begin(), node.attributes.end(),
+                     [](const Attribute& a) { return !a.graphs.empty(); });
+}
+bool has_reference(const Node& node) {
+  return std::any_of(node.attributes.begin(), node.attributes.end(),
+                     [](const Attribute& a) { return !a.reference.empty(); });
+}
+
+// A known value as small as it gets: numbers instead of the graph that gives them.
+Value settled(const Value& v) {
+  if (!v.is_tensor() || !v.tensor().numel().is_const() || v.tensor().numel().value() > kSmall) return v.known();
+  const Tensor& t = v.tensor();
+  if (t.is_realized()) return v.known();
+  const auto numbers = small_elements(t);
+  if (!numbers) return v.known();
+  return Value(from_elements(*numbers, t.shape(), strong(t.dtype()), t.device()), v.type()).known();
+}
+
+std::string describe(const Node& node, const Values& inputs) {
+  std::string out = fmt::format("running {}", node.op);
+  if (!node.name.empty()) out += fmt::format(" `{}`", node.name);
+  if (!node.outputs.empty()) out += fmt::format(" for `{}`", node.outputs[0]);
+  out += " with";
+  for (const Value& v : inputs) out += " " + v.to_string();
+  return out;
+}
+
+void realize(const Values& values) {
+  std::vector<Tensor> tensors;
+  std::vector<const Value*> todo;
+  for (const Value& v : values) todo.push_back(&v);
+  while (!todo.empty()) {
+    const Value& v = *todo.back();
+    todo.pop_back();
+    if (v.is_tensor()) tensors.push_back(v.tensor());
+    if (v.is_sequence())
+      for (const Value& item : v.items()) todo.push_back(&item);
+  }
+  Tensor::realize(tensors);
+}
+
+}  // namespace
+
+Session::Session(Model model, std::string device) : model_(std::move(model)), device_(std::move(device)) {
+  for (const Function& f : model_.functions) functions_[{f.domain, f.name}] = &f;
+  check_ops();
+  read_constants(model_.graph);
+  const auto inner = [&](const Node& node) {
+    for (const Attribute& a : node.attributes)
+      for (const auto& g : a.graphs) read_constants(*g);
+  };
+  for_each_node(model_.graph.nodes, inner);
+  for (const Function& f : model_.functions) for_each_node(f.nodes, inner);
+  fold_constants();
+}
+
+void Session::check_ops() const {
+  std::set<std::string> missing;
+  const auto look = [&](const Node& node) {
+    if (!functions_.count({node.domain, node.op}) && !find_op(node.domain, node.op))
+      missing.insert(node.domain.empty() ? node.op : node.domain + "." + node.op);
+  };
+  for_each_node(model_.graph.nodes, look);
+  for (const Function& f : model_.functions) for_each_node(f.nodes, look);
+  if (!missing.empty())
+    value_error("{} of the model's ops {} not supported: {}", missing.size(), missing.size() == 1 ? "is" : "are",
+                fmt::join(missing, ", "));
+}
+
+void Session::read_constants(const Graph& graph) {
+  Names& names = constants_[&graph];
+  for (const TensorData& t : graph.initializers) names[t.name] = to_value(t, model_.folder, device_).known();
+  for (const SparseData& t : graph.sparse_initializers)
+    names[t.values.name] = to_value(t, model_.folder, device_).known();
+}
+
+void Session::fold_constants() {
+  Names& names = constants_[&model_.graph];
+  Scope scope(*this);
+  scope.names_ = names;
+  for (const Node& node : model_.graph.nodes) {
+    const auto is_known = [&](const std::string& name) { return name.empty() || scope.names_.count(name); };
+    if (has_graph(node) || !std::all_of(node.inputs.begin(), node.inputs.end(), is_known)) continue;
+    scope.run_node(node);
+    int64_t taken = 0;
+    for (const std::string& name : node.inputs)
+      if (!name.empty() && scope.names_[name].is_tensor()) taken += scope.names_[name].tensor().nbytes().value();
+    for (const std::string& name : node.outputs) {
+      const auto it = scope.names_.find(name);
+      if (it == scope.names_.end()) continue;
+      if (!it->second.is_known()) {
+        scope.names_.erase(it);
+        continue;
+      }
+      // Weights that unpacking makes larger stay packed, and are unpacked where they are used.
+      const Value& v = it->second;
+      if (v.is_tensor() && !is_weak(v.tensor().dtype()) && v.tensor().nbytes().value() <= taken)
+        v.tensor().realize();
+      names[name] = v;
+    }
+  }
+}
+
+std::vector<ValueInfo> Session::inputs() const {
+  std::vector<ValueInfo> out;
+  for (const ValueInfo& i : model_.graph.inputs)
+    if (std::none_of(model_.graph.initializers.begin(), model_.graph.initializers.end(),
+                     [&](const TensorData& t) { return t.name == i.name; }))
+      out.push_back(i);
+  return out;
+}
+
+Values Session::run(const std::map<std::string, Value>& inputs) const {
+  Scope scope(*this);
+  for (const auto& [name, value] : inputs) {
+    const auto& all = model_.graph.inputs;
+    const auto it = std::find_if(all.begin(), all.end(), [&](const ValueInfo& i) { return i.name == name; });
+    if (it == all.end()) {
+      std::vector<std::string> names;
+      for (const ValueInfo& i : all) names.push_back(i.name);
+      value_error("the model has no input `{}`, only {}", name, fmt::join(names, ", "));
+    }
+    if (value.is_tensor() && it->type.kind == TypeInfo::Kind::Tensor && value.type() != it->type.element)
+      type_error("input `{}` has to be {}, not {}", name, lathe::onnx::to_string(it->type), value.to_string());
+    scope.names_[name] = value;
+  }
+  for (const ValueInfo& i : this->inputs())
+    if (!scope.names_.count(i.name) && i.type.kind != TypeInfo::Kind::Optional)
+      value_error("input `{}` ({}) is missing", i.name, lathe::onnx::to_string(i.type));
+  Values out = scope.run_nodes(model_.graph);
+  realize(out);
+  return out;
+}
+
+const Value* Scope::find(const std::string& name) const {
+  for (const Scope* s = this; s; s = s->outer_)
+    if (const auto it = s->names_.find(name); it != s->names_.end()) return &it->second;
+  return nullptr;
+}
+
+Values Scope::run(const Graph& graph, const Values& inputs) {
+  if (inputs.size() != graph.inputs.size())
+    value_error("graph `{}` has {} inputs, but {} are given", graph.name, graph.inputs.size(), inputs.size());
+  Scope inner(session_, opsets_, this);
+  inner.attributes_ = attributes_;
+  inner.calls_ = calls_;
+  for (size_t i = 0; i < inputs.size(); i++) inner.names_[graph.inputs[i].name] = inputs[i];
+  return inner.run_nodes(graph);
+}
+
+Values Scope::run_nodes(const Graph& graph) {
+  const Names& constants = session_.constants_.at(&graph);
+  for (const auto& [name, value] : constants) names_.emplace(name, value);
+  for (const Node& node : graph.nodes) {
+    const bool is_done = std::all_of(node.outputs.begin(), node.outputs.end(), [&](const std::string& name) {
+      return name.empty() || constants.count(name);
+    });
+    if (!is_done) run_node(node);
+  }
+  Values out;
+  for (const ValueInfo& o : graph.outputs) {
+    const Value* v = find(o.name);
+    if (!v) value_error("no node gives the output `{}` of graph `{}`", o.name, graph.name);
+    out.push_back(*v);
+  }
+  return out;
+}
+
+void Scope::run_node(const Node& node) {
+  Values inputs;
+  bool all_known = true;
+  for (const std::string& name : node.inputs) {
+    const Value* v = name.empty() ? nullptr : find(name);
+    if (!v && !name.empty()) value_error("{} `{}` reads `{}`, which nothing gives", node.op, node.name, name);
+    inputs.push_back(v ? *v : Value());
+    all_known = all_known && (!v || v->is_known());
+  }
+  ErrorContext context([&] { return describe(node, inputs); });
+  Values outputs = has_reference(node) ? call(resolved(node), inputs) : call(node, inputs);
+  if (outputs.size() < node.outputs.size()) outputs.resize(node.outputs.size());
+  // Graphs and functions have settled what they know node by node.
+  const OpRow* row = function_of(node) ? nullptr : find_op(node.domain, node.op);
+  const bool is_known = all_known && row && !row->is_random && !has_graph(node);
+  for (size_t i = 0; i < node.outputs.size(); i++)
+    if (!node.outputs[i].empty()) names_[node.outputs[i]] = is_known ? settled(outputs[i]) : outputs[i];
+}
+
+// The node with the attributes that the function around it was called with.
+Node Scope::resolved(const Node& node) const {
+  Node out = node;
+  std::erase_if(out.attributes, [](const Attribute& a) { return !a.reference.empty(); });
+  for (const Attribute& a : node.attributes) {
+    if (a.reference.empty() || !attributes_) continue;
+    for (const Attribute& given : *attributes_) {
+      if (given.name != a.reference) continue;
+      out.attributes.push_back(given);
+      out.attributes.back().name = a.name;
+    }
+  }
+  return out;
+}
+
+const Function* Scope::function_of(const Node& node) const {
+  const auto f = session_.functions_.find({node.domain, node.op});
+  return f == session_.functions_.end() ? nullptr : f->second;
+}
+
+Values Scope::call(const Node& node, const Values& inputs) {
+  if (const Function* function = function_of(node)) return run_function(*function, node, inputs);
+  const OpRow* row = find_op(node.domain, node.op);
+  CHECK(row, "{} was checked before", node.op);
+  return row->run(Call(node, opset_of(opsets_, node.domain), inputs, *this));
+}
+
+Values Scope::run_function(const Function& function, const Node& node, const Values& inputs) {
+  Scope inner(session_, function.opsets, nullptr);
+  inner.calls_ = calls_ + 1;
+  if (inner.calls_ > kMaxCalls) value_error("function {} calls itself", function.name);
+  std::vector<Attribute> attributes = node.attributes;
+  for (const Attribute& a : function.defaults)
+    if (std::none_of(attributes.begin(), attributes.end(), [&](const Attribute& b) { return b.name == a.name; }))
+      attributes.push_back(a);
+  inner.attributes_ = &attributes;
+  for (size_t i = 0; i < function.inputs.size(); i++)
+    inner.names_[function.inputs[i]] = i < inputs.size() ? inputs[i] : Value();
+  for (const Node& n : function.nodes) inner.run_node(n);
+  Values out;
+  for (const std::string& name : function.outputs) {
+    const Value* v = inner.find(name);
+    if (!v) value_error("function {} does not give its output `{}`", function.name, name);
+    out.push_back(*v);
+  }
+  return out;
+}
+
+}  // namespace lathe::onnx

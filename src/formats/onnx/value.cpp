@@ -1,0 +1,194 @@
+#include "formats/onnx/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+namespace lathe::onnx {
+namespace {
+
+// Sign, two bits of exponent with bias 1, one bit of mantissa.
+float decode_e2m1(unsigned bits) {
+  static constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const float magnitude = kMagnitudes[bits & 7];
+  return bits & 8 ? -magnitude : magnitude;
+}
+
+// An exponent with bias 127 and nothing else.
+float decode_e8m0(unsigned bits) {
+  return bits == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, static_cast<int>(bits) - 127);
+}
+
+template <class T>
+void append(std::vector<std::byte>& out, T v) {
+  std::byte raw[sizeof v];
+  std::memcpy(raw, &v, sizeof v);
+  out.insert(out.end(), raw, raw + sizeof v);
+}
+
+// Elements of fewer than eight bits stand low bits first; each becomes one of the type that holds it.
+std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, ElementType type) {
+  const auto bits = static_cast<size_t>(element_info(type)->bits);
+  const unsigned mask = (1U << bits) - 1, sign = 1U << (bits - 1);
+  std::vector<std::byte> out;
+  for (size_t i = 0; i < static_cast<size_t>(count); i++) {
+    const unsigned v = std::to_integer<unsigned>(packed[i * bits / 8]) >> (i * bits % 8) & mask;
+    if (type == ElementType::Float8E8M0)
+      append(out, decode_e8m0(v));
+    else if (type == ElementType::Float4E2M1)
+      append(out, decode_e2m1(v));
+    else if (type == ElementType::UInt4 || type == ElementType::UInt2)
+      out.push_back(static_cast<std::byte>(v));
+    else
+      out.push_back(static_cast<std::byte>(v & sign ? v | ~mask : v));
+  }
+  return out;
+}
+
+// The part of another file that holds the elements.
+std::vector<std::byte> read_external(const TensorData& data, const std::string& folder) {
+  const auto number = [&](const char* key, uint64_t otherwise) {
+    const auto it = data.external.find(key);
+    if (it == data.external.end()) return otherwise;
+    if (it->second.empty() || it->second.size() > 18 ||
+        !std::all_of(it->second.begin(), it->second.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      value_error("tensor `{}`: the {} `{}` of its external data is no number", data.name, key, it->second);
+    return static_cast<uint64_t>(std::stoull(it->second));
+  };
+  const auto location = data.external.find("location");
+  if (location == data.external.end()) value_error("tensor `{}`: external data without location", data.name);
+  const std::filesystem::path relative = std::filesystem::path(location->second).lexically_normal();
+  if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
+    value_error("tensor `{}`: external data `{}` is outside of the model's folder", data.name, location->second);
+  const MappedFile file((std::filesystem::path(folder) / relative).string());
+  const int bits = element_info(data.type)->bits;
+  const auto needed = static_cast<uint64_t>((data.count() * bits + 7) / 8);
+  const uint64_t offset = number("offset", 0), length = number("length", needed);
+  if (length != needed || offset > file.size() || length > file.size() - offset)
+    value_error("tensor `{}` needs {} bytes; its external data is {} bytes from {} of the {} bytes of {}", data.name,
+                needed, length, offset, file.size(), file.path());
+  const auto part = file.bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
+  return {part.begin(), part.end()};
+}
+
+}  // namespace
+
+Value Value::sequence(Values items, ElementType type) {
+  Value out;
+  out.type_ = items.empty() ? type : items[0].type();
+  out.content_ = std::make_shared<const Values>(std::move(items));
+  return out;
+}
+
+std::vector<int64_t> Value::shape() const { return is_strings() ? strings().shape : sizes_of(tensor()); }
+
+std::string Value::to_string() const {
+  if (!has_value()) return "nothing";
+  if (is_sequence()) return fmt::format("sequence of {}", items().size());
+  return fmt::format("{}[{}]", element_name(type()),
+                     is_strings() ? fmt::format("{}", fmt::join(strings().shape, ", "))
+                                  : lathe::to_string(tensor().shape()));
+}
+
+std::vector<int64_t> sizes_of(const Tensor& t) {
+  std::vector<int64_t> out;
+  for (const SInt& d : t.shape()) {
+    if (!d.is_const()) user_runtime_error("the symbolic shape {} is not a number yet", to_string(t.shape()));
+    out.push_back(d.value());
+  }
+  return out;
+}
+
+Shape to_shape(const std::vector<int64_t>& sizes) { return Shape(sizes.begin(), sizes.end()); }
+
+Value to_value(const TensorData& data, const std::string& folder, const std::string& device) {
+  if (data.type == ElementType::String) return Strings{data.dims, data.strings};
+  const ElementInfo& info = *element_info(data.type);
+  const std::vector<std::byte> external =
+      data.external.empty() ? std::vector<std::byte>() : read_external(data, folder);
+  std::span<const std::byte> bytes = data.external.empty() ? data.elements() : std::span(external);
+  std::vector<std::byte> wide;
+  if (info.bits < 8 || data.type == ElementType::Float8E8M0) {
+    wide = widen(bytes, data.count(), data.type);
+    bytes = wide;
+  }
+  const Shape shape = to_shape(data.dims);
+  if (data.count() == 1 && info.bits >= 8) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes.data(), bytes.size());
+    return {Tensor::constant_of(shape, decode(bits, info.dtype), info.dtype), data.type};
+  }
+  return {Tensor::from_bytes(bytes, shape, info.dtype, device), data.type};
+}
+
+Value to_value(const SparseData& data, const std::string& folder, const std::string& device) {
+  const Value values = to_value(data.values, folder, device);
+  if (!values.is_tensor()) type_error("sparse tensor `{}` of strings", data.values.name);
+  const std::vector<int64_t> at = integers(to_value(data.indices, folder, device).tensor());
+  const std::vector<Scalar> stored = elements(values.tensor());
+  int64_t total = 1;
+  for (int64_t d : data.dims)
+    if (d < 0 || __builtin_mul_overflow(total, d, &total) || total > (int64_t{1} << 32))
+      value_error("sparse tensor `{}` has a size of {}", data.values.name, d);
+  std::vector<Scalar> dense(static_cast<size_t>(total), cast_scalar(Scalar(0), values.tensor().dtype()));
+  // Positions are flat, or a row of coordinates for each value.
+  const size_t rank = data.indices.dims.size() == 2 ? data.dims.size() : 1;
+  if (at.size() != stored.size() * rank)
+    value_error("sparse tensor `{}` has {} values and {} indices", data.values.name, stored.size(), at.size());
+  for (size_t i = 0; i < stored.size(); i++) {
+    int64_t flat = 0;
+    for (size_t k = 0; k < rank; k++) flat = flat * (rank == 1 ? 1 : data.dims[k]) + at[i * rank + k];
+    if (flat < 0 || flat >= total) value_error("sparse tensor `{}` has the index {}", data.values.name, flat);
+    dense[static_cast<size_t>(flat)] = stored[i];
+  }
+  return {from_elements(dense, to_shape(data.dims), values.tensor().dtype(), device), values.type()};
+}
+
+Value to_value(const NestedTensors& data, const std::string& device) {
+  Values items;
+  for (const TensorData& t : data.tensors) items.push_back(to_value(t, "", device));
+  for (const NestedTensors& n : data.nested) items.push_back(to_value(n, device));
+  if (data.is_sequence) return Value::sequence(std::move(items));
+  return items.empty() ? Value() : items[0];
+}
+
+std::vector<Scalar> elements(const Tensor& t) {
+  if (auto small = small_elements(t)) return std::move(*small);
+  const DType d = strong(t.dtype());
+  const std::vector<std::byte> raw = t.bytes();
+  const auto width = static_cast<size_t>(item_size(d));
+  std::vector<Scalar> out;
+  out.reserve(raw.size() / width);
+  for (size_t at = 0; at < raw.size(); at += width) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, raw.data() + at, width);
+    out.push_back(decode(bits, d));
+  }
+  return out;
+}
+
+std::vector<int64_t> integers(const Tensor& t) {
+  std::vector<int64_t> out;
+  for (const Scalar& v : elements(t)) out.push_back(v.as_i64());
+  return out;
+}
+
+Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
+                     const std::string& device) {
+  if (elements.empty()) return Tensor::constant_of(shape, 0, dtype);
+  if (std::all_of(elements.begin(), elements.end(), [&](const Scalar& v) { return v == elements[0]; }))
+    return Tensor::constant_of(shape, elements[0], dtype);
+  const auto width = static_cast<size_t>(item_size(dtype));
+  std::vector<std::byte> bytes(elements.size() * width);
+  for (size_t i = 0; i < elements.size(); i++) {
+    const uint64_t bits = encode(cast_scalar(elements[i], dtype), dtype);
+    std::memcpy(bytes.data() + i * width, &bits, width);
+  }
+  return Tensor::from_bytes(bytes, shape, dtype, device);
+}
+
+}  // namespace lathe::onnx
