@@ -109,5 +109,7 @@ std::span<const OpRow> cast_ops();
 std::span<const OpRow> shape_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> reduce_ops();
+std::span<const OpRow> window_ops();
+std::span<const OpRow> neural_ops();
 
 }  // namespace lathe::onnx

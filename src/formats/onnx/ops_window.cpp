@@ -1,0 +1,233 @@
+// Convolution and pooling.
+#include "formats/onnx/call.h"
+#include "formats/onnx/window.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lathe::onnx {
+
+Window window_of(const Call& c, const std::vector<int64_t>& spatial, std::vector<int64_t> kernel) {
+  const size_t n = spatial.size();
+  const std::vector<int64_t> ones(n, 1);
+  Window out;
+  out.kernel = c.attr_ints("kernel_shape", std::move(kernel));
+  out.stride = c.attr_ints("strides", ones);
+  out.dilation = c.attr_ints("dilations", ones);
+  std::vector<int64_t> pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
+  if (out.kernel.size() != n || out.stride.size() != n || out.dilation.size() != n || pads.size() != 2 * n)
+    value_error("kernel_shape, strides, dilations and pads have {}, {}, {} and {} numbers for {} axes",
+                out.kernel.size(), out.stride.size(), out.dilation.size(), pads.size(), n);
+  const std::string mode = c.attr_text("auto_pad", "NOTSET");
+  for (size_t i = 0; i < n; i++) {
+    if (mode == "VALID") pads[i] = pads[n + i] = 0;
+    if (!mode.starts_with("SAME")) continue;
+    const int64_t count = (spatial[i] + out.stride[i] - 1) / out.stride[i];
+    const int64_t total = std::max<int64_t>(
+        0, (count - 1) * out.stride[i] + (out.kernel[i] - 1) * out.dilation[i] + 1 - spatial[i]);
+    pads[i] = mode == "SAME_LOWER" ? total - total / 2 : total / 2;
+    pads[n + i] = total - pads[i];
+  }
+  out.before.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(n));
+  out.after.assign(pads.begin() + static_cast<std::ptrdiff_t>(n), pads.end());
+  return out;
+}
+
+Ints Window::flat_pads() const {
+  Ints out;
+  for (size_t i = before.size(); i-- > 0;) {
+    out.push_back(before[i]);
+    out.push_back(after[i]);
+  }
+  return out;
+}
+
+std::vector<int64_t> spatial_of(const Tensor& x) {
+  const std::vector<int64_t> all = sizes_of(x);
+  if (all.size() < 3) value_error("a tensor of shape {} has no spatial axes", to_string(x.shape()));
+  return {all.begin() + 2, all.end()};
+}
+
+Tensor convolve(const Call& c, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
+  const Window window = window_of(c, spatial_of(x), spatial_of(w));
+  return x.conv2d(w, bias,
+                  {.stride = window.stride,
+                   .padding = window.flat_pads(),
+                   .dilation = window.dilation,
+                   .groups = c.attr_int("group", 1),
+                   .dtype = {}});
+}
+
+namespace {
+
+Tensor conv_transpose(const Call& c) {
+  const std::vector<int64_t> spatial = spatial_of(c[0]);
+  const size_t n = spatial.size();
+  Window window = window_of(c, spatial, spatial_of(c[1]));
+  std::vector<int64_t> extra = c.attr_ints("output_padding", std::vector<int64_t>(n, 0));
+  std::vector<int64_t> wanted = c.attr_ints("output_shape");
+  const std::string mode = c.attr_text("auto_pad", "NOTSET");
+  for (size_t i = 0; i < n; i++) {
+    const bool same = mode.starts_with("SAME") && wanted.empty();
+    if (wanted.empty() && !same) continue;
+    const int64_t size = same ? spatial[i] * window.stride[i] : wanted.at(wanted.size() - n + i);
+    const int64_t total = window.stride[i] * (spatial[i] - 1) + extra[i] +
+                          (window.kernel[i] - 1) * window.dilation[i] + 1 - size;
+    // What the kernel does not reach is added at the end.
+    if (total < 0) extra[i] -= total;
+    const int64_t cut = std::max<int64_t>(total, 0);
+    window.before[i] = mode == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
+    window.after[i] = cut - window.before[i];
+  }
+  return c[0].conv_transpose2d(c[1], c.optional(2),
+                               {.stride = window.stride,
+                                .padding = window.flat_pads(),
+                                .dilation = window.dilation,
+                                .groups = c.attr_int("group", 1),
+                                .output_padding = extra});
+}
+
+// Padding behind the end by which the last window of ceil mode reaches out; none where it would start there.
+void round_up(Window& w, const std::vector<int64_t>& spatial) {
+  for (size_t i = 0; i < spatial.size(); i++) {
+    const int64_t total = spatial[i] + w.before[i] + w.after[i], reach = (w.kernel[i] - 1) * w.dilation[i] + 1;
+    int64_t last = (total - reach + w.stride[i] - 1) / w.stride[i] * w.stride[i];
+    if (last >= spatial[i] + w.before[i]) last -= w.stride[i];
+    w.after[i] += std::max<int64_t>(0, last + reach - total);
+  }
+}
+
+// (batch, channel, out…, kernel elements)
+Tensor windows(const Tensor& x, const Window& w, const Scalar& fill) {
+  return x.pad(Padding(w.flat_pads()), PadMode::Constant, fill)
+      .pool(w.kernel, w.stride, w.dilation)
+      .flatten(-static_cast<int64_t>(w.kernel.size()));
+}
+
+Tensor average_pool(const Call& c) {
+  const std::vector<int64_t> spatial = spatial_of(c[0]);
+  Window w = window_of(c, spatial);
+  const Window asked = w;
+  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
+  // Elements that count: those of the tensor, or of the padding that was asked for as well.
+  Tensor ones = Tensor::constant_of(c[0].shape(), 1, c[0].dtype());
+  const bool all = c.attr_flag("count_include_pad");
+  if (all) ones = ones.pad(Padding(asked.flat_pads()), PadMode::Constant, Scalar(1.0));
+  Window rest = w;
+  for (size_t i = 0; all && i < spatial.size(); i++) {
+    rest.before[i] -= asked.before[i];
+    rest.after[i] -= asked.after[i];
+  }
+  return windows(c[0], w, 0).sum(-1).div(windows(ones, rest, 0).sum(-1));
+}
+
+Values max_pool(const Call& c) {
+  const Tensor& x = c[0];
+  const std::vector<int64_t> spatial = spatial_of(x);
+  Window w = window_of(c, spatial);
+  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
+  const Tensor all = windows(x, w, min_value(x.dtype()));
+  Values out{{all.max(-1), c.type(0)}};
+  if (!c.wants(1)) return out;
+  // Flat positions in the tensor, walked in the same windows.
+  int64_t volume = 1;
+  for (int64_t d : spatial) volume *= d;
+  Shape box{SInt(1), SInt(1)};
+  for (int64_t d : spatial) box.push_back(SInt(d));
+  Tensor position = Tensor::arange(0, volume, 1, {DType::Int64});
+  if (c.attr_flag("storage_order")) {
+    Shape reversed(box.rbegin(), box.rend());
+    Ints order;
+    for (size_t i = box.size(); i-- > 0;) order.push_back(static_cast<int64_t>(i));
+    position = position.reshape(reversed).permute(order);
+  }
+  const Tensor chosen = all.argmax(-1, true);
+  const Tensor at = windows(position.reshape(box), w, 0).expand(all.shape()).gather(-1, chosen).squeeze(-1);
+  Shape planes(x.shape().size(), SInt(1));
+  planes[0] = x.size(0);
+  planes[1] = x.size(1);
+  const Tensor plane = Tensor::arange(0, (x.size(0) * x.size(1)).value(), 1, {DType::Int64}).reshape(planes);
+  out.emplace_back(at.add(plane.mul(volume)));
+  return out;
+}
+
+Tensor lp_pool(const Call& c) {
+  const std::vector<int64_t> spatial = spatial_of(c[0]);
+  Window w = window_of(c, spatial);
+  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
+  const auto p = static_cast<double>(c.attr_int("p", 2));
+  return windows(c[0].abs().pow(p), w, 0).sum(-1).pow(1 / p);
+}
+
+Axes spatial_axes(const Tensor& x) {
+  Ints out;
+  for (int64_t i = 2; i < x.ndim(); i++) out.push_back(i);
+  return out;
+}
+
+// The inverse of a max pool: values at their positions, zeros around.
+Tensor max_unpool(const Call& c) {
+  const std::vector<int64_t> spatial = spatial_of(c[0]);
+  const Window w = window_of(c, spatial);
+  // Positions are those of the tensor that was pooled; a larger output shape only adds room around it.
+  Shape natural{c[0].size(0), c[0].size(1)};
+  for (size_t i = 0; i < spatial.size(); i++)
+    natural.push_back(SInt((spatial[i] - 1) * w.stride[i] + w.kernel[i] - w.before[i] - w.after[i]));
+  const Shape to = c.has(2) ? to_shape(c.integers(2)) : natural;
+  const Tensor empty = Tensor::constant_of({prod(to)}, 0, c[0].dtype());
+  return empty.scatter(0, c[1].flatten().cast(DType::Int64), c[0].flatten()).reshape(to);
+}
+
+// Sums of columns at the places of the image where a window stood.
+Tensor col2im(const Call& c) {
+  const std::vector<int64_t> image = c.integers(1), block = c.integers(2);
+  const size_t n = image.size();
+  const Window w = window_of(c, image, block);
+  const Tensor& x = c[0];
+  int64_t block_size = 1;
+  for (int64_t b : block) block_size *= b;
+  const SInt batch = x.size(0), channels = x.size(1).value() / block_size;
+  // As a transposed convolution with one channel for each place in the block and a kernel that is 1 there.
+  Shape split{batch * channels, SInt(block_size)}, kernel{SInt(block_size), SInt(1)}, to{batch, channels};
+  std::vector<int64_t> extra(n);
+  for (size_t i = 0; i < n; i++) {
+    const int64_t reach = (block[i] - 1) * w.dilation[i] + 1, total = image[i] + w.before[i] + w.after[i];
+    const int64_t count = (total - reach) / w.stride[i] + 1;
+    extra[i] = total - ((count - 1) * w.stride[i] + reach);
+    split.push_back(SInt(count));
+    kernel.push_back(SInt(block[i]));
+    to.push_back(SInt(image[i]));
+  }
+  return x.reshape(split)
+      .conv_transpose2d(Tensor::eye(block_size, block_size, {x.dtype()}).reshape(kernel), std::nullopt,
+                        {.stride = w.stride,
+                         .padding = w.flat_pads(),
+                         .dilation = w.dilation,
+                         .groups = 1,
+                         .output_padding = extra})
+      .reshape(to);
+}
+
+}  // namespace
+
+std::span<const OpRow> window_ops() {
+  static const OpRow rows[] = {
+      {"AveragePool", of<average_pool>},
+      {"Col2Im", of<col2im>},
+      {"Conv", [](const Call& c) { return convolve(c, c[0], c[1], c.optional(2)); }},
+      {"ConvTranspose", of<conv_transpose>},
+      {"GlobalAveragePool", [](const Call& c) { return c[0].mean(spatial_axes(c[0]), true); }},
+      {"GlobalLpPool",
+       [](const Call& c) {
+         const auto p = static_cast<double>(c.attr_int("p", 2));
+         return c[0].abs().pow(p).sum(spatial_axes(c[0]), true).pow(1 / p);
+       }},
+      {"GlobalMaxPool", [](const Call& c) { return c[0].max(spatial_axes(c[0]), true); }},
+      {"LpPool", of<lp_pool>},
+      {"MaxPool", of<max_pool>},
+      {"MaxUnpool", of<max_unpool>},
+  };
+  return rows;
+}
+
+}  // namespace lathe::onnx
