@@ -100,8 +100,8 @@ inline constexpr auto of = [](const Call& c) { return F(c); };
 const OpRow* find_op(std::string_view domain, std::string_view name);
 
 // The value in another type, as Cast does it. Without `saturate`, what a type of eight bits cannot hold becomes
-// its NaN or infinity.
-Value cast_value(const Value& v, ElementType to, bool saturate = true);
+// its NaN or infinity. `round_mode` (up, down, nearest) is for powers of two.
+Value cast_value(const Value& v, ElementType to, bool saturate = true, const std::string& round_mode = "up");
 
 // One file each.
 std::span<const OpRow> elementwise_ops();
@@ -111,5 +111,8 @@ std::span<const OpRow> index_ops();
 std::span<const OpRow> reduce_ops();
 std::span<const OpRow> window_ops();
 std::span<const OpRow> neural_ops();
+std::span<const OpRow> attention_ops();
+std::span<const OpRow> control_ops();
+std::span<const OpRow> quantize_ops();
 
 }  // namespace lathe::onnx

@@ -46,7 +46,8 @@ Tensor to_e2m1(const Tensor& x) {
   const Tensor a = x.abs();
   const Tensor step = a.lt(2).where(Tensor(0.5), a.lt(4).where(Tensor(1.0), Tensor(2.0)));
   const Tensor rounded = a.div(step).round().mul(step).minimum(6.0);
-  return x.lt(0).where(rounded.neg(), rounded);
+  // There is no NaN to turn into.
+  return x.isnan().where(Tensor(0.0), x.lt(0).where(rounded.neg(), rounded));
 }
 
 // Integers of `bits` bits in a wider type: the low bits count.
@@ -76,11 +77,23 @@ Tensor to_fp8(const Tensor& x, DType to, bool saturate) {
   return is_out.where(outside, inside).cast(to);
 }
 
+// To a power of two: the exponent of a float32, and one more where the mantissa rounds up.
+Tensor to_e8m0(const Tensor& x, const std::string& mode) {
+  const Tensor bits = x.cast(DType::Float32).bitcast(DType::Int32);
+  const Tensor exponent = bits.rshift(Tensor(23)).bitwise_and(255), mantissa = bits.bitwise_and((1 << 23) - 1);
+  const int from = mode == "up" ? 1 : mode == "nearest" ? 1 << 22 : 1 << 23;
+  const Tensor rounded = exponent.add(mantissa.ge(from).cast(DType::Int32)).minimum(254);
+  // Exponent 0 stands for 2^-127, which is below the normal numbers of float32.
+  const Tensor power = rounded.eq(0).where(Tensor(1 << 22), rounded.lshift(Tensor(23)));
+  return exponent.eq(255).where(Tensor(std::numeric_limits<double>::quiet_NaN()),
+                                power.cast(DType::Int32).bitcast(DType::Float32));
+}
+
 ElementType wanted(const Call& c) { return static_cast<ElementType>(c.attr_int("to")); }
 
 }  // namespace
 
-Value cast_value(const Value& v, ElementType to, bool saturate) {
+Value cast_value(const Value& v, ElementType to, bool saturate, const std::string& round_mode) {
   const ElementInfo* info = element_info(to);
   if (!info) type_error("there is no element type {}", static_cast<int32_t>(to));
   if (to == v.type()) return v;
@@ -89,6 +102,7 @@ Value cast_value(const Value& v, ElementType to, bool saturate) {
   const Tensor& x = v.tensor();
   if (is_fp8(info->dtype)) return {to_fp8(x, info->dtype, saturate), to};
   switch (to) {
+    case ElementType::Float8E8M0: return {to_e8m0(x, round_mode), to};
     case ElementType::Float4E2M1: return {to_e2m1(x.cast(DType::Float32)), to};
     case ElementType::Int4:
     case ElementType::Int2: return {wrapped(x, info->bits, true).cast(info->dtype), to};
@@ -98,11 +112,16 @@ Value cast_value(const Value& v, ElementType to, bool saturate) {
   }
 }
 
+namespace {
+Value cast_as_asked(const Call& c, ElementType to) {
+  return cast_value(c.value(0), to, c.attr_flag("saturate", true), c.attr_text("round_mode", "up"));
+}
+}  // namespace
+
 std::span<const OpRow> cast_ops() {
   static const OpRow rows[] = {
-      {"Cast", [](const Call& c) { return cast_value(c.value(0), wanted(c), c.attr_flag("saturate", true)); }},
-      {"CastLike",
-       [](const Call& c) { return cast_value(c.value(0), c.type(1), c.attr_flag("saturate", true)); }},
+      {"Cast", [](const Call& c) { return cast_as_asked(c, wanted(c)); }},
+      {"CastLike", [](const Call& c) { return cast_as_asked(c, c.type(1)); }},
       {"BitCast",
        [](const Call& c) { return Value(c[0].bitcast(element_info(wanted(c))->dtype), wanted(c)); }},
   };

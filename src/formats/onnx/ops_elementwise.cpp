@@ -1,6 +1,8 @@
 // Arithmetic, comparisons and activations.
 #include "formats/onnx/call.h"
 
+#include <algorithm>
+
 namespace lathe::onnx {
 namespace {
 
@@ -29,6 +31,23 @@ inline constexpr auto variadic = [](const Call& c) {
 
 Tensor divide(const Call& c) {
   return is_float(c[0].dtype()) ? c[0].div(second(c)) : c[0].div_trunc(second(c));
+}
+
+Tensor equal(const Call& c) {
+  if (!c.value(0).is_strings()) return c[0].eq(second(c));
+  // Each text as the number of the first one like it.
+  std::vector<std::string> seen;
+  const auto numbered = [&](const Strings& s) {
+    std::vector<int64_t> out;
+    for (const std::string& item : s.items) {
+      const auto it = std::find(seen.begin(), seen.end(), item);
+      out.push_back(it - seen.begin());
+      if (it == seen.end()) seen.push_back(item);
+    }
+    return Tensor::from(out, to_shape(s.shape));
+  };
+  const Tensor a = numbered(c.strings(0));
+  return a.eq(numbered(c.strings(1)));
 }
 
 Tensor modulo(const Call& c) { return c.attr_flag("fmod") ? c[0].fmod(c[1]) : c[0].mod(c[1]); }
@@ -172,7 +191,7 @@ std::span<const OpRow> elementwise_ops() {
       {"BitwiseOr", binary<&Tensor::bitwise_or>},
       {"BitwiseXor", binary<&Tensor::bitwise_xor>},
       {"Div", of<divide>},
-      {"Equal", binary<&Tensor::eq>},
+      {"Equal", of<equal>},
       {"Greater", binary<&Tensor::gt>},
       {"GreaterOrEqual", binary<&Tensor::ge>},
       {"Less", binary<&Tensor::lt>},

@@ -173,9 +173,9 @@ Tensor max_unpool(const Call& c) {
   Shape natural{c[0].size(0), c[0].size(1)};
   for (size_t i = 0; i < spatial.size(); i++)
     natural.push_back(SInt((spatial[i] - 1) * w.stride[i] + w.kernel[i] - w.before[i] - w.after[i]));
-  const Shape to = c.has(2) ? to_shape(c.integers(2)) : natural;
-  const Tensor empty = Tensor::constant_of({prod(to)}, 0, c[0].dtype());
-  return empty.scatter(0, c[1].flatten().cast(DType::Int64), c[0].flatten()).reshape(to);
+  const Tensor empty = Tensor::constant_of({prod(natural)}, 0, c[0].dtype());
+  const Tensor y = empty.scatter(0, c[1].flatten().cast(DType::Int64), c[0].flatten()).reshape(natural);
+  return c.has(2) ? y.pad_to(to_shape(c.integers(2))) : y;
 }
 
 // Sums of columns at the places of the image where a window stood.

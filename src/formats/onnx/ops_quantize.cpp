@@ -1,0 +1,111 @@
+// Quantised values: integers with a scale and a zero point.
+#include "formats/onnx/call.h"
+#include "formats/onnx/window.h"
+
+namespace lathe::onnx {
+namespace {
+
+// A scale or zero point in a shape that broadcasts against x: one for all, one for each place along `axis`, or
+// one for each block of `block` places.
+Tensor spread(const Tensor& s, const Tensor& x, int64_t axis, int64_t block) {
+  if (s.numel() == SInt(1)) return s.reshape({});
+  const int64_t at = Call::axis(axis, x.ndim());
+  if (block) return s.repeat_interleave(block, at).shrink_to(x.shape());
+  if (s.ndim() != 1) value_error("{} scales of {}", to_string(s.shape()), to_string(x.shape()));
+  Shape to(static_cast<size_t>(x.ndim()), SInt(1));
+  to[static_cast<size_t>(at)] = s.size(0);
+  return s.reshape(to);
+}
+
+struct Range {
+  double low, high;
+};
+Range range_of(ElementType type) {
+  const ElementInfo& info = *element_info(type);
+  if (is_unsigned(info.dtype)) return {0, static_cast<double>((int64_t{1} << info.bits) - 1)};
+  const auto half = static_cast<double>(int64_t{1} << (info.bits - 1));
+  return {-half, half - 1};
+}
+
+bool is_integer(ElementType type) { return is_int(element_info(type)->dtype); }
+
+// round(x / scale) + zero, within what the type holds.
+Value quantized(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& zero, ElementType to,
+                bool saturate = true) {
+  const Tensor scaled = x.cast(DType::Float32).div(scale.cast(DType::Float32));
+  if (!is_integer(to)) return cast_value(scaled, to, saturate);
+  Tensor y = scaled.round();
+  if (zero) y = y.add(zero->cast(DType::Float32));
+  const Range range = range_of(to);
+  return {y.clamp(Tensor(range.low), Tensor(range.high)).cast(element_info(to)->dtype), to};
+}
+
+Value quantize_linear(const Call& c) {
+  const int64_t axis = c.attr_int("axis", 1), block = c.attr_int("block_size", 0);
+  const auto named = static_cast<ElementType>(c.attr_int("output_dtype", 0));
+  const ElementType to = c.has(2) ? c.type(2) : named != ElementType::Undefined ? named : ElementType::UInt8;
+  std::optional<Tensor> zero;
+  if (c.has(2)) zero = spread(c[2], c[0], axis, block);
+  return quantized(c[0], spread(c[1], c[0], axis, block), zero, to, c.attr_flag("saturate", true));
+}
+
+Tensor dequantize_linear(const Call& c) {
+  const int64_t axis = c.attr_int("axis", 1), block = c.attr_int("block_size", 0);
+  Tensor x = c[0].cast(is_int(c[0].dtype()) ? DType::Int32 : DType::Float32);
+  if (c.has(2)) x = x.sub(spread(c[2], c[0], axis, block).cast(x.dtype()));
+  const Tensor scale = spread(c[1], c[0], axis, block);
+  const auto named = element_info(static_cast<ElementType>(c.attr_int("output_dtype", 0)));
+  return x.cast(DType::Float32).mul(scale.cast(DType::Float32)).cast(named ? named->dtype : c[1].dtype());
+}
+
+Values dynamic_quantize_linear(const Call& c) {
+  const Tensor high = c[0].max().maximum(0.0), low = c[0].min().minimum(0.0);
+  const Tensor scale = high.sub(low).div(255.0);
+  const Tensor zero = low.neg().div(scale).round().clamp(Tensor(0.0), Tensor(255.0)).cast(DType::UInt8);
+  return {quantized(c[0], scale, zero, ElementType::UInt8), scale, zero};
+}
+
+// Integers without their zero point; `axis` is that of a list of zero points.
+Tensor centred(const Tensor& x, const std::optional<Tensor>& zero, int64_t axis) {
+  const Tensor wide = x.cast(DType::Int32);
+  return zero ? wide.sub(spread(*zero, x, axis, 0).cast(DType::Int32)) : wide;
+}
+
+Tensor matmul_integer(const Call& c) {
+  return centred(c[0], c.optional(2), -2).matmul(centred(c[1], c.optional(3), -1));
+}
+
+Tensor conv_integer(const Call& c) {
+  return convolve(c, centred(c[0], c.optional(2), 1), centred(c[1], c.optional(3), 0), std::nullopt);
+}
+
+// Inputs: a and its scale and zero point, b likewise, scale and zero point of the result.
+Value qlinear_matmul(const Call& c) {
+  const Tensor product = centred(c[0], c[2], -2).matmul(centred(c[3], c[5], -1));
+  const Tensor scale = spread(c[1], c[0], -2, 0).cast(DType::Float32).mul(spread(c[4], c[3], -1, 0).cast(DType::Float32));
+  return quantized(product.cast(DType::Float32).mul(scale), c[6].reshape({}), c[7].reshape({}), c.type(7));
+}
+
+Value qlinear_conv(const Call& c) {
+  Tensor y = convolve(c, centred(c[0], c[2], 1), centred(c[3], c[5], 0), std::nullopt);
+  if (c.has(8)) y = y.add(spread(c[8], y, 1, 0));
+  const Tensor scale = c[1].reshape({}).mul(spread(c[4], y, 1, 0));
+  return quantized(y.cast(DType::Float32).mul(scale), c[6].reshape({}), c[7].reshape({}), c.type(7));
+}
+
+}  // namespace
+
+std::span<const OpRow> quantize_ops() {
+  static const OpRow rows[] = {
+      {"ConvInteger", of<conv_integer>},
+      {"DequantizeLinear", of<dequantize_linear>},
+      {"DynamicQuantizeLinear", of<dynamic_quantize_linear>},
+      {"MatMulInteger", of<matmul_integer>},
+      {"QLinearConv", of<qlinear_conv>},
+      {"QLinearMatMul", of<qlinear_matmul>},
+      {"QuantizeLinear", of<quantize_linear>},
+  };
+  return rows;
+}
+
+}  // namespace lathe::onnx
