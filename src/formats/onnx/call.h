@@ -114,5 +114,8 @@ std::span<const OpRow> neural_ops();
 std::span<const OpRow> attention_ops();
 std::span<const OpRow> control_ops();
 std::span<const OpRow> quantize_ops();
+std::span<const OpRow> resize_ops();
+std::span<const OpRow> sample_ops();
+std::span<const OpRow> recurrent_ops();
 
 }  // namespace lathe::onnx

@@ -30,7 +30,13 @@ inline constexpr auto variadic = [](const Call& c) {
 };
 
 Tensor divide(const Call& c) {
-  return is_float(c[0].dtype()) ? c[0].div(second(c)) : c[0].div_trunc(second(c));
+  const Tensor &a = c[0], b = second(c);
+  if (!is_float(a.dtype())) return a.div_trunc(b);
+  // A quotient multiplies by the reciprocal, which rounds twice; one number, such as the scale of a quantised
+  // tensor, can afford better.
+  if (a.dtype() == DType::Float32 && a.numel() == SInt(1) && b.numel() == SInt(1))
+    return a.cast(DType::Float64).div(b.cast(DType::Float64)).cast(DType::Float32);
+  return a.div(b);
 }
 
 Tensor equal(const Call& c) {

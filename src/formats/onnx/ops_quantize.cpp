@@ -60,7 +60,8 @@ Tensor dequantize_linear(const Call& c) {
 
 Values dynamic_quantize_linear(const Call& c) {
   const Tensor high = c[0].max().maximum(0.0), low = c[0].min().minimum(0.0);
-  const Tensor scale = high.sub(low).div(255.0);
+  // In double, so that the quotient is rounded once and halves are met where others meet them.
+  const Tensor scale = high.sub(low).cast(DType::Float64).div(255.0).cast(DType::Float32);
   const Tensor zero = low.neg().div(scale).round().clamp(Tensor(0.0), Tensor(255.0)).cast(DType::UInt8);
   return {quantized(c[0], scale, zero, ElementType::UInt8), scale, zero};
 }
