@@ -1,4 +1,7 @@
+#include "base/clock.h"
 #include "base/error.h"
+#include "formats/npy.h"
+#include "formats/onnx/call.h"
 #include "formats/onnx/check.h"
 #include "formats/onnx/session.h"
 #include "lathe/command.h"
@@ -6,7 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,30 +21,37 @@ namespace lathe::command {
 namespace {
 
 using Outcome = onnx::CheckedCase::Outcome;
+using Json = nlohmann::ordered_json;
+
+void print(const Json& document) {
+  std::printf("%s\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+// ---- test
 
 void test(const std::string& folder, const onnx::Tolerance& tolerance, bool as_json) {
-  nlohmann::ordered_json failures = nlohmann::ordered_json::array();
+  Json failures = Json::array();
   std::map<Outcome, int> counts;
   const std::vector<std::string> cases = onnx::find_cases(folder);
+  if (cases.empty()) value_error("no model.onnx in {}", folder);
   for (const std::string& path : cases) {
     const onnx::CheckedCase c = onnx::check_case(path, tolerance);
     counts[c.outcome]++;
-    if (c.outcome == Outcome::Failed) failures.push_back({{"name", c.name}, {"reason", c.reason}});
-    if (!as_json && c.outcome == Outcome::Failed) std::printf("%s: %s\n", c.name.c_str(), c.reason.c_str());
-    if (!as_json) std::fflush(stdout);
+    if (c.outcome != Outcome::Failed) continue;
+    failures.push_back({{"name", c.name}, {"reason", c.reason}});
+    if (as_json) continue;
+    std::printf("%s: %s\n", c.name.c_str(), c.reason.c_str());
+    std::fflush(stdout);
   }
   if (as_json)
-    std::printf("%s\n", nlohmann::ordered_json{{"total", cases.size()},
-                                               {"passed", counts[Outcome::Passed]},
-                                               {"failed", counts[Outcome::Failed]},
-                                               {"skipped", counts[Outcome::Skipped]},
-                                               {"failures", failures}}
-                            .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                            .c_str());
+    print({{"total", cases.size()},
+           {"passed", counts[Outcome::Passed]},
+           {"failed", counts[Outcome::Failed]},
+           {"skipped", counts[Outcome::Skipped]},
+           {"failures", failures}});
   else
     std::printf("%zu cases: %d passed, %d failed, %d skipped\n", cases.size(), counts[Outcome::Passed],
                 counts[Outcome::Failed], counts[Outcome::Skipped]);
-  if (cases.empty()) value_error("no model.onnx in {}", folder);
   if (counts[Outcome::Failed]) user_runtime_error("{} of {} cases failed", counts[Outcome::Failed], cases.size());
 }
 
@@ -51,17 +63,230 @@ void add_test(CLI::App& app) {
     bool as_json = false;
   };
   auto options = std::make_shared<Options>();
-  command->add_option("DIR", options->folder, "Folder with cases: model.onnx beside test_data_set_N/input_M.pb, output_M.pb")
+  command
+      ->add_option("DIR", options->folder,
+                   "Folder with cases: model.onnx beside test_data_set_N/input_M.pb and output_M.pb")
       ->required()
       ->check(CLI::ExistingDirectory);
-  command->add_option("--rtol", options->tolerance.rtol, "Relative tolerance");
-  command->add_option("--atol", options->tolerance.atol, "Absolute tolerance");
+  command->add_option("--rtol", options->tolerance.rtol, "Relative tolerance")->capture_default_str();
+  command->add_option("--atol", options->tolerance.atol, "Absolute tolerance")->capture_default_str();
   command->add_flag("--json", options->as_json, "Print one JSON document");
   command->footer(
       "Examples:\n"
       "  lathe onnx test node\n"
       "  lathe onnx test node/test_add --rtol 1e-4 --json");
   command->callback([options] { test(options->folder, options->tolerance, options->as_json); });
+}
+
+// ---- info
+
+void info(const std::string& path, bool as_json) {
+  const onnx::Model model = onnx::load_model(path);
+  std::map<std::string, int> ops;
+  std::vector<std::string> missing;
+  int64_t parameters = 0;
+  for (const onnx::TensorData& t : model.graph.initializers) parameters += t.count();
+  for (const onnx::Node& node : model.graph.nodes) ops[node.domain.empty() ? node.op : node.domain + "." + node.op]++;
+  for (const std::string& op : onnx::unsupported_ops(model)) missing.push_back(op);
+  const auto to_json = [](const std::vector<onnx::ValueInfo>& list) {
+    Json out = Json::array();
+    for (const onnx::ValueInfo& v : list) out.push_back({{"name", v.name}, {"type", onnx::to_string(v.type)}});
+    return out;
+  };
+  const Json document{{"producer", model.producer + (model.producer_version.empty() ? "" : " " + model.producer_version)},
+                      {"ir_version", model.ir_version},
+                      {"opsets", model.opsets},
+                      {"inputs", to_json(onnx::required_inputs(model))},
+                      {"outputs", to_json(model.graph.outputs)},
+                      {"nodes", model.graph.nodes.size()},
+                      {"parameters", parameters},
+                      {"ops", ops},
+                      {"unsupported", missing}};
+  if (as_json) return print(document);
+  std::printf("%s, IR version %lld, %zu nodes, %lld parameters\n", document["producer"].get<std::string>().c_str(),
+              static_cast<long long>(model.ir_version), model.graph.nodes.size(), static_cast<long long>(parameters));
+  for (const auto& [domain, version] : model.opsets)
+    std::printf("opset   %s %lld\n", domain.empty() ? "ai.onnx" : domain.c_str(), static_cast<long long>(version));
+  for (const char* list : {"inputs", "outputs"})
+    for (const Json& v : document[list])
+      std::printf("%-7s %s %s\n", std::string(list, std::string(list).size() - 1).c_str(),
+                  v["name"].get<std::string>().c_str(), v["type"].get<std::string>().c_str());
+  for (const auto& [name, count] : ops) std::printf("op      %s %d\n", name.c_str(), count);
+  if (!missing.empty()) std::printf("not supported: %s\n", fmt::format("{}", fmt::join(missing, ", ")).c_str());
+}
+
+void add_info(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("info", "Shows a model's inputs, outputs and ops, and which are not supported.");
+  auto path = std::make_shared<std::string>();
+  auto as_json = std::make_shared<bool>(false);
+  command->add_option("MODEL", *path, "ONNX file")->required()->check(CLI::ExistingFile);
+  command->add_flag("--json", *as_json, "Print one JSON document");
+  command->footer(
+      "Examples:\n"
+      "  lathe onnx info mnist.onnx\n"
+      "  lathe onnx info mnist.onnx --json | jq .ops");
+  command->callback([path, as_json] { info(*path, *as_json); });
+}
+
+// ---- run and bench
+
+struct RunOptions {
+  std::string model, output;
+  std::vector<std::string> inputs, dims;
+  int repeats = 0;
+  uint32_t seed = 0;
+  bool as_json = false;
+};
+
+// "NAME=VALUE" as its halves.
+std::pair<std::string, std::string> halves(const std::string& text) {
+  const size_t at = text.rfind('=');
+  if (at == text.npos || at == 0) throw CLI::ValidationError("`" + text + "` is not of the form NAME=VALUE");
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+// Sizes that the model leaves open are 1, or what --dim says.
+Shape shape_of(const onnx::ValueInfo& info, const std::map<std::string, int64_t>& dims) {
+  Shape out;
+  for (const std::string& d : info.type.dims) {
+    const auto it = dims.find(d);
+    const bool is_number = !d.empty() && d.find_first_not_of("0123456789") == d.npos;
+    out.push_back(SInt(it != dims.end() ? it->second : is_number ? int64_t{std::stoll(d)} : int64_t{1}));
+  }
+  return out;
+}
+
+onnx::Value made_up(const onnx::ValueInfo& info, const std::string& how, const std::map<std::string, int64_t>& dims) {
+  const onnx::ElementInfo* element = onnx::element_info(info.type.element);
+  if (info.type.kind != onnx::TypeInfo::Kind::Tensor || !element || element->bits < 8)
+    value_error("input `{}` of type {} has to come from a file", info.name, onnx::to_string(info.type));
+  const Shape shape = shape_of(info, dims);
+  if (how == "ones") return {Tensor::full(shape, 1, {element->dtype}), info.type.element};
+  const Tensor random = is_float(element->dtype) ? Tensor::rand(shape) : Tensor::randint(shape, 0, 2);
+  return {random.cast(element->dtype).realize(), info.type.element};
+}
+
+std::map<std::string, onnx::Value> inputs_of(const onnx::Session& session, const RunOptions& options) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string& text : options.dims) {
+    const auto [name, value] = halves(text);
+    if (value.empty() || value.size() > 9 || value.find_first_not_of("0123456789") != value.npos)
+      throw CLI::ValidationError("`" + value + "` is no size");
+    dims[name] = std::stoll(value);
+  }
+  std::map<std::string, onnx::Value> out;
+  for (const std::string& text : options.inputs) {
+    const auto [name, source] = halves(text);
+    const auto& all = session.model().graph.inputs;
+    const auto it = std::find_if(all.begin(), all.end(), [&](const onnx::ValueInfo& i) { return i.name == name; });
+    if (it == all.end()) value_error("the model has no input `{}`", name);
+    out[name] = source == "ones" || source == "random" ? made_up(*it, source, dims) : onnx::Value(load_npy(source));
+  }
+  if (options.repeats)
+    for (const onnx::ValueInfo& i : session.inputs())
+      if (!out.count(i.name)) out[i.name] = made_up(i, "ones", dims);
+  return out;
+}
+
+// Tensors as npy files, strings as JSON, the items of a sequence one by one.
+void save(const std::string& stem, const onnx::Value& v, Json& files) {
+  if (v.is_sequence()) {
+    for (size_t i = 0; i < v.items().size(); i++) save(fmt::format("{}_{}", stem, i), v.items()[i], files);
+    return;
+  }
+  if (!v.has_value()) return;
+  const std::string path = stem + (v.is_tensor() ? ".npy" : ".json");
+  if (v.is_tensor())
+    save_npy(v.tensor(), path);
+  else
+    write_file_atomically(path, Json(v.strings().items).dump());
+  files.push_back(path);
+}
+
+std::string file_stem(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+std::string first_numbers(const onnx::Value& v) {
+  if (!v.is_tensor()) return "";
+  std::string out;
+  const std::vector<Scalar> all = onnx::elements(v.tensor());
+  for (size_t i = 0; i < std::min<size_t>(all.size(), 8); i++)
+    out += " " + (all[i].is_float() ? fmt::format("{:.6g}", all[i].as_double()) : all[i].to_string());
+  return out + (all.size() > 8 ? " …" : "");
+}
+
+void run(const RunOptions& options) {
+  Tensor::manual_seed(options.seed);
+  const onnx::Session session(options.model);
+  const auto inputs = inputs_of(session, options);
+  const onnx::Values outputs = session.run(inputs);
+  if (!options.output.empty()) std::filesystem::create_directories(options.output);
+  Json list = Json::array();
+  for (size_t i = 0; i < outputs.size(); i++) {
+    const std::string& name = session.outputs()[i].name;
+    Json row{{"name", name}, {"type", outputs[i].to_string()}};
+    if (!options.output.empty()) {
+      row["files"] = Json::array();
+      save((std::filesystem::path(options.output) / file_stem(name)).string(), outputs[i], row["files"]);
+    }
+    if (!options.as_json)
+      std::printf("%s %s%s\n", name.c_str(), outputs[i].to_string().c_str(), first_numbers(outputs[i]).c_str());
+    list.push_back(std::move(row));
+  }
+  if (options.as_json) print({{"outputs", list}});
+}
+
+void bench(const RunOptions& options) {
+  Tensor::manual_seed(options.seed);
+  double start = now_seconds();
+  const onnx::Session session(options.model);
+  const double load = now_seconds() - start;
+  const auto inputs = inputs_of(session, options);
+  start = now_seconds();
+  (void)session.run(inputs);
+  const double first = now_seconds() - start;
+  std::vector<double> times;
+  for (int i = 0; i < options.repeats; i++) {
+    start = now_seconds();
+    (void)session.run(inputs);
+    times.push_back(now_seconds() - start);
+  }
+  std::sort(times.begin(), times.end());
+  const double median = times[times.size() / 2];
+  if (options.as_json)
+    print({{"load_ms", load * 1e3}, {"first_ms", first * 1e3}, {"median_ms", median * 1e3}, {"runs", options.repeats}});
+  else
+    std::printf("load %.1f ms, first run %.1f ms, median of %d runs %.3f ms\n", load * 1e3, first * 1e3,
+                options.repeats, median * 1e3);
+}
+
+void add_run(CLI::App& app, bool is_bench) {
+  CLI::App* command = is_bench ? app.add_subcommand("bench", "Times a model.")
+                               : app.add_subcommand("run", "Runs a model once.");
+  auto options = std::make_shared<RunOptions>();
+  command->add_option("MODEL", options->model, "ONNX file")->required()->check(CLI::ExistingFile);
+  command->add_option("--input", options->inputs, "NAME=FILE.npy, NAME=ones or NAME=random, as often as needed");
+  command->add_option("--dim", options->dims, "NAME=N: the size of an axis that the model names, else 1");
+  command->add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
+  command->add_flag("--json", options->as_json, "Print one JSON document");
+  if (is_bench) {
+    options->repeats = 20;
+    command->add_option("-n", options->repeats, "Timed runs")->check(CLI::PositiveNumber)->capture_default_str();
+    command->footer(
+        "Examples:\n"
+        "  lathe onnx bench mnist.onnx\n"
+        "  lathe onnx bench mnist.onnx -n 100 --input Input3=random --json");
+    command->callback([options] { bench(*options); });
+    return;
+  }
+  command->add_option("--output", options->output, "Folder that takes NAME.npy for every output");
+  command->footer(
+      "Examples:\n"
+      "  lathe onnx run mnist.onnx --input Input3=digit.npy\n"
+      "  lathe onnx run model.onnx --input x=random --dim N=4 --input mask=ones --output results");
+  command->callback([options] { run(*options); });
 }
 
 }  // namespace
@@ -71,8 +296,13 @@ void add_onnx(CLI::App& app) {
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
+      "  lathe onnx info mnist.onnx\n"
+      "  lathe onnx run mnist.onnx --input Input3=random --output results\n"
       "  lathe onnx test node --json");
+  add_info(*command);
+  add_run(*command, false);
   add_test(*command);
+  add_run(*command, true);
 }
 
 }  // namespace lathe::command

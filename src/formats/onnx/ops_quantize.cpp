@@ -32,7 +32,9 @@ bool is_integer(ElementType type) { return is_int(element_info(type)->dtype); }
 // round(x / scale) + zero, within what the type holds.
 Value quantized(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& zero, ElementType to,
                 bool saturate = true) {
-  const Tensor scaled = x.cast(DType::Float32).div(scale.cast(DType::Float32));
+  // In double: what lies halfway between two integers has to be seen as such, and a product with the reciprocal
+  // of a float32 scale misses it.
+  const Tensor scaled = x.cast(DType::Float64).div(scale.cast(DType::Float64)).cast(DType::Float32);
   if (!is_integer(to)) return cast_value(scaled, to, saturate);
   Tensor y = scaled.round();
   if (zero) y = y.add(zero->cast(DType::Float32));

@@ -80,9 +80,32 @@ void realize(const Values& values) {
 
 }  // namespace
 
+std::vector<std::string> unsupported_ops(const Model& model) {
+  std::set<std::string> out;
+  const auto look = [&](const Node& node) {
+    const auto is_it = [&](const Function& f) { return f.name == node.op && f.domain == node.domain; };
+    if (std::none_of(model.functions.begin(), model.functions.end(), is_it) && !find_op(node.domain, node.op))
+      out.insert(node.domain.empty() ? node.op : node.domain + "." + node.op);
+  };
+  for_each_node(model.graph.nodes, look);
+  for (const Function& f : model.functions) for_each_node(f.nodes, look);
+  return {out.begin(), out.end()};
+}
+
+std::vector<ValueInfo> required_inputs(const Model& model) {
+  std::vector<ValueInfo> out;
+  const auto& stored = model.graph.initializers;
+  for (const ValueInfo& i : model.graph.inputs)
+    if (std::none_of(stored.begin(), stored.end(), [&](const TensorData& t) { return t.name == i.name; }))
+      out.push_back(i);
+  return out;
+}
+
 Session::Session(Model model, std::string device) : model_(std::move(model)), device_(std::move(device)) {
   for (const Function& f : model_.functions) functions_[{f.domain, f.name}] = &f;
-  check_ops();
+  if (const auto missing = unsupported_ops(model_); !missing.empty())
+    value_error("{} of the model's ops {} not supported: {}", missing.size(), missing.size() == 1 ? "is" : "are",
+                fmt::join(missing, ", "));
   read_constants(model_.graph);
   const auto inner = [&](const Node& node) {
     for (const Attribute& a : node.attributes)
@@ -91,19 +114,6 @@ Session::Session(Model model, std::string device) : model_(std::move(model)), de
   for_each_node(model_.graph.nodes, inner);
   for (const Function& f : model_.functions) for_each_node(f.nodes, inner);
   fold_constants();
-}
-
-void Session::check_ops() const {
-  std::set<std::string> missing;
-  const auto look = [&](const Node& node) {
-    if (!functions_.count({node.domain, node.op}) && !find_op(node.domain, node.op))
-      missing.insert(node.domain.empty() ? node.op : node.domain + "." + node.op);
-  };
-  for_each_node(model_.graph.nodes, look);
-  for (const Function& f : model_.functions) for_each_node(f.nodes, look);
-  if (!missing.empty())
-    value_error("{} of the model's ops {} not supported: {}", missing.size(), missing.size() == 1 ? "is" : "are",
-                fmt::join(missing, ", "));
 }
 
 void Session::read_constants(const Graph& graph) {
@@ -138,15 +148,6 @@ void Session::fold_constants() {
       names[name] = v;
     }
   }
-}
-
-std::vector<ValueInfo> Session::inputs() const {
-  std::vector<ValueInfo> out;
-  for (const ValueInfo& i : model_.graph.inputs)
-    if (std::none_of(model_.graph.initializers.begin(), model_.graph.initializers.end(),
-                     [&](const TensorData& t) { return t.name == i.name; }))
-      out.push_back(i);
-  return out;
 }
 
 Values Session::run(const std::map<std::string, Value>& inputs) const {

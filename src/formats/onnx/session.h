@@ -10,6 +10,11 @@ namespace lathe::onnx {
 
 using Names = std::unordered_map<std::string, Value>;
 
+// Ops of the model, functions and inner graphs included, that are not supported; sorted.
+std::vector<std::string> unsupported_ops(const Model& model);
+// The graph's inputs without those that have an initializer.
+std::vector<ValueInfo> required_inputs(const Model& model);
+
 // Runs a model: the graph of tensors is built anew for the inputs of every run, so their sizes may change from
 // run to run and control flow follows their values; schedules and kernels come from the caches where a graph
 // of the same form ran before.
@@ -24,8 +29,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   const Model& model() const { return model_; }
-  // What a run has to be given; inputs with an initializer are left out.
-  std::vector<ValueInfo> inputs() const;
+  // What a run has to be given.
+  std::vector<ValueInfo> inputs() const { return required_inputs(model_); }
   const std::vector<ValueInfo>& outputs() const { return model_.graph.outputs; }
 
   // The outputs in the order of the graph, realised. ValueError for an input that is missing or unknown,
@@ -34,7 +39,6 @@ class Session {
 
  private:
   friend class Scope;
-  void check_ops() const;
   void read_constants(const Graph& graph);
   void fold_constants();
 

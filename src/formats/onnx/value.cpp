@@ -89,9 +89,12 @@ std::vector<int64_t> Value::shape() const { return is_strings() ? strings().shap
 std::string Value::to_string() const {
   if (!has_value()) return "nothing";
   if (is_sequence()) return fmt::format("sequence of {}", items().size());
-  return fmt::format("{}[{}]", element_name(type()),
-                     is_strings() ? fmt::format("{}", fmt::join(strings().shape, ", "))
-                                  : lathe::to_string(tensor().shape()));
+  std::vector<std::string> sizes;
+  if (is_strings())
+    for (int64_t d : strings().shape) sizes.push_back(std::to_string(d));
+  else
+    for (const SInt& d : tensor().shape()) sizes.push_back(expression(d.uop()));
+  return fmt::format("{}[{}]", element_name(type()), fmt::join(sizes, ", "));
 }
 
 std::vector<int64_t> sizes_of(const Tensor& t) {
