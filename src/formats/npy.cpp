@@ -16,9 +16,9 @@ struct TypeCode {
   DType dtype;
 };
 constexpr TypeCode kTypes[] = {
-    {"b1", DType::Bool},    {"i1", DType::Int8},    {"u1", DType::UInt8},  {"i2", DType::Int16},
-    {"u2", DType::UInt16},  {"i4", DType::Int32},   {"u4", DType::UInt32}, {"i8", DType::Int64},
-    {"u8", DType::UInt64},  {"f2", DType::Float16}, {"f4", DType::Float32}, {"f8", DType::Float64},
+    {"b1", DType::Bool},   {"i1", DType::Int8},    {"u1", DType::UInt8},   {"i2", DType::Int16},
+    {"u2", DType::UInt16}, {"i4", DType::Int32},   {"u4", DType::UInt32},  {"i8", DType::Int64},
+    {"u8", DType::UInt64}, {"f2", DType::Float16}, {"f4", DType::Float32}, {"f8", DType::Float64},
 };
 
 // Walks the text of the header.
@@ -125,7 +125,9 @@ Result<void> parse_dictionary(Dictionary d, NpyHeader& out) {
 
 Result<NpyHeader> parse_npy_header(std::span<const std::byte> file, std::string_view where) {
   const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
-  const auto error = [&](size_t at, std::string text) { return ParseError{std::move(text), at, std::string(where)}; };
+  const auto error = [&](size_t at, std::string text) {
+    return ParseError{std::move(text), at, std::string(where)};
+  };
   if (!all.starts_with(kMagic) || all.size() < 10) return error(0, "this is no npy file");
   const int version = static_cast<unsigned char>(all[6]);
   if (version < 1 || version > 3) return error(6, fmt::format("version {} is unknown", version));
@@ -134,13 +136,15 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> file, std::string_
   size_t length = 0;
   for (size_t i = start; i-- > 8;) length = length << 8 | static_cast<unsigned char>(all[i]);
   if (length > all.size() - start)
-    return error(8, fmt::format("the header's length is {}, but only {} bytes follow", length, all.size() - start));
+    return error(
+        8, fmt::format("the header's length is {}, but only {} bytes follow", length, all.size() - start));
   NpyHeader out;
   out.data_at = start + length;
   LATHE_TRY_DO(parse_dictionary(Dictionary(all.substr(start, length), start, where), out));
   uint64_t bytes = static_cast<uint64_t>(item_size(out.dtype));
   bool overflows = false;
-  for (int64_t size : out.shape) overflows = __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) || overflows;
+  for (int64_t size : out.shape)
+    overflows = __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) || overflows;
   if (std::find(out.shape.begin(), out.shape.end(), 0) != out.shape.end()) bytes = 0, overflows = false;
   if (overflows || bytes != all.size() - out.data_at)
     return error(out.data_at, fmt::format("the shape needs {} bytes of data, but there are {}",
@@ -153,8 +157,9 @@ Tensor load_npy(const std::string& path, const std::string& device) {
   const MappedFile file(path);
   const NpyHeader header = parse_npy_header(file.bytes(), path).or_throw();
   const auto data = file.bytes().subspan(header.data_at);
-  const bool is_odd = header.dtype == DType::Bool &&
-                      std::any_of(data.begin(), data.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; });
+  const bool is_odd = header.dtype == DType::Bool && std::any_of(data.begin(), data.end(), [](std::byte b) {
+                        return std::to_integer<int>(b) > 1;
+                      });
   if (is_odd) value_error("{}: a truth value is neither 0 nor 1", path);
   if (!header.fortran_order)
     return Tensor::from_bytes(data, Shape(header.shape.begin(), header.shape.end()), header.dtype, device);
@@ -168,7 +173,8 @@ Tensor load_npy(const std::string& path, const std::string& device) {
 void save_npy(const Tensor& t, const std::string& path) {
   ErrorContext context([&] { return fmt::format("saving {}", path); });
   const DType dtype = strong(t.dtype());
-  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeCode& c) { return c.dtype == dtype; });
+  const auto type =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeCode& c) { return c.dtype == dtype; });
   if (type == std::end(kTypes)) value_error("npy has no type for {}", dtype_full_name(dtype));
   std::string shape;
   for (const SInt& d : t.shape()) {

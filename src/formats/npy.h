@@ -20,7 +20,8 @@ struct NpyHeader {
 };
 
 // Reads the header (versions 1 to 3) of a file's bytes and checks that the data is as long as it says. Types
-// with another byte order than this machine's, and those that no DType stands for, are errors. `where` names the file.
+// with another byte order than this machine's, and those that no DType stands for, are errors. `where` names
+// the file.
 Result<NpyHeader> parse_npy_header(std::span<const std::byte> file, std::string_view where);
 
 // UserErrors name the file.

@@ -52,7 +52,8 @@ void test(const std::string& folder, const onnx::Tolerance& tolerance, bool as_j
   else
     std::printf("%zu cases: %d passed, %d failed, %d skipped\n", cases.size(), counts[Outcome::Passed],
                 counts[Outcome::Failed], counts[Outcome::Skipped]);
-  if (counts[Outcome::Failed]) user_runtime_error("{} of {} cases failed", counts[Outcome::Failed], cases.size());
+  if (counts[Outcome::Failed])
+    user_runtime_error("{} of {} cases failed", counts[Outcome::Failed], cases.size());
 }
 
 void add_test(CLI::App& app) {
@@ -86,37 +87,44 @@ void info(const std::string& path, bool as_json) {
   std::vector<std::string> missing;
   int64_t parameters = 0;
   for (const onnx::TensorData& t : model.graph.initializers) parameters += t.count();
-  for (const onnx::Node& node : model.graph.nodes) ops[node.domain.empty() ? node.op : node.domain + "." + node.op]++;
+  for (const onnx::Node& node : model.graph.nodes)
+    ops[node.domain.empty() ? node.op : node.domain + "." + node.op]++;
   for (const std::string& op : onnx::unsupported_ops(model)) missing.push_back(op);
   const auto to_json = [](const std::vector<onnx::ValueInfo>& list) {
     Json out = Json::array();
-    for (const onnx::ValueInfo& v : list) out.push_back({{"name", v.name}, {"type", onnx::to_string(v.type)}});
+    for (const onnx::ValueInfo& v : list)
+      out.push_back({{"name", v.name}, {"type", onnx::to_string(v.type)}});
     return out;
   };
-  const Json document{{"producer", model.producer + (model.producer_version.empty() ? "" : " " + model.producer_version)},
-                      {"ir_version", model.ir_version},
-                      {"opsets", model.opsets},
-                      {"inputs", to_json(onnx::required_inputs(model))},
-                      {"outputs", to_json(model.graph.outputs)},
-                      {"nodes", model.graph.nodes.size()},
-                      {"parameters", parameters},
-                      {"ops", ops},
-                      {"unsupported", missing}};
+  const Json document{
+      {"producer", model.producer + (model.producer_version.empty() ? "" : " " + model.producer_version)},
+      {"ir_version", model.ir_version},
+      {"opsets", model.opsets},
+      {"inputs", to_json(onnx::required_inputs(model))},
+      {"outputs", to_json(model.graph.outputs)},
+      {"nodes", model.graph.nodes.size()},
+      {"parameters", parameters},
+      {"ops", ops},
+      {"unsupported", missing}};
   if (as_json) return print(document);
-  std::printf("%s, IR version %lld, %zu nodes, %lld parameters\n", document["producer"].get<std::string>().c_str(),
-              static_cast<long long>(model.ir_version), model.graph.nodes.size(), static_cast<long long>(parameters));
+  std::printf("%s, IR version %lld, %zu nodes, %lld parameters\n",
+              document["producer"].get<std::string>().c_str(), static_cast<long long>(model.ir_version),
+              model.graph.nodes.size(), static_cast<long long>(parameters));
   for (const auto& [domain, version] : model.opsets)
-    std::printf("opset   %s %lld\n", domain.empty() ? "ai.onnx" : domain.c_str(), static_cast<long long>(version));
+    std::printf("opset   %s %lld\n", domain.empty() ? "ai.onnx" : domain.c_str(),
+                static_cast<long long>(version));
   for (const char* list : {"inputs", "outputs"})
     for (const Json& v : document[list])
       std::printf("%-7s %s %s\n", std::string(list, std::string(list).size() - 1).c_str(),
                   v["name"].get<std::string>().c_str(), v["type"].get<std::string>().c_str());
   for (const auto& [name, count] : ops) std::printf("op      %s %d\n", name.c_str(), count);
-  if (!missing.empty()) std::printf("not supported: %s\n", fmt::format("{}", fmt::join(missing, ", ")).c_str());
+  if (!missing.empty())
+    std::printf("not supported: %s\n", fmt::format("{}", fmt::join(missing, ", ")).c_str());
 }
 
 void add_info(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("info", "Shows a model's inputs, outputs and ops, and which are not supported.");
+  CLI::App* command =
+      app.add_subcommand("info", "Shows a model's inputs, outputs and ops, and which are not supported.");
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   command->add_option("MODEL", *path, "ONNX file")->required()->check(CLI::ExistingFile);
@@ -156,7 +164,8 @@ Shape shape_of(const onnx::ValueInfo& info, const std::map<std::string, int64_t>
   return out;
 }
 
-onnx::Value made_up(const onnx::ValueInfo& info, const std::string& how, const std::map<std::string, int64_t>& dims) {
+onnx::Value made_up(const onnx::ValueInfo& info, const std::string& how,
+                    const std::map<std::string, int64_t>& dims) {
   const onnx::ElementInfo* element = onnx::element_info(info.type.element);
   if (info.type.kind != onnx::TypeInfo::Kind::Tensor || !element || element->bits < 8)
     value_error("input `{}` of type {} has to come from a file", info.name, onnx::to_string(info.type));
@@ -178,9 +187,11 @@ std::map<std::string, onnx::Value> inputs_of(const onnx::Session& session, const
   for (const std::string& text : options.inputs) {
     const auto [name, source] = halves(text);
     const auto& all = session.model().graph.inputs;
-    const auto it = std::find_if(all.begin(), all.end(), [&](const onnx::ValueInfo& i) { return i.name == name; });
+    const auto it =
+        std::find_if(all.begin(), all.end(), [&](const onnx::ValueInfo& i) { return i.name == name; });
     if (it == all.end()) value_error("the model has no input `{}`", name);
-    out[name] = source == "ones" || source == "random" ? made_up(*it, source, dims) : onnx::Value(load_npy(source));
+    out[name] =
+        source == "ones" || source == "random" ? made_up(*it, source, dims) : onnx::Value(load_npy(source));
   }
   if (options.repeats)
     for (const onnx::ValueInfo& i : session.inputs())
@@ -232,7 +243,8 @@ void run(const RunOptions& options) {
       save((std::filesystem::path(options.output) / file_stem(name)).string(), outputs[i], row["files"]);
     }
     if (!options.as_json)
-      std::printf("%s %s%s\n", name.c_str(), outputs[i].to_string().c_str(), first_numbers(outputs[i]).c_str());
+      std::printf("%s %s%s\n", name.c_str(), outputs[i].to_string().c_str(),
+                  first_numbers(outputs[i]).c_str());
     list.push_back(std::move(row));
   }
   if (options.as_json) print({{"outputs", list}});
@@ -256,7 +268,10 @@ void bench(const RunOptions& options) {
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   if (options.as_json)
-    print({{"load_ms", load * 1e3}, {"first_ms", first * 1e3}, {"median_ms", median * 1e3}, {"runs", options.repeats}});
+    print({{"load_ms", load * 1e3},
+           {"first_ms", first * 1e3},
+           {"median_ms", median * 1e3},
+           {"runs", options.repeats}});
   else
     std::printf("load %.1f ms, first run %.1f ms, median of %d runs %.3f ms\n", load * 1e3, first * 1e3,
                 options.repeats, median * 1e3);
@@ -267,13 +282,16 @@ void add_run(CLI::App& app, bool is_bench) {
                                : app.add_subcommand("run", "Runs a model once.");
   auto options = std::make_shared<RunOptions>();
   command->add_option("MODEL", options->model, "ONNX file")->required()->check(CLI::ExistingFile);
-  command->add_option("--input", options->inputs, "NAME=FILE.npy, NAME=ones or NAME=random, as often as needed");
+  command->add_option("--input", options->inputs,
+                      "NAME=FILE.npy, NAME=ones or NAME=random, as often as needed");
   command->add_option("--dim", options->dims, "NAME=N: the size of an axis that the model names, else 1");
   command->add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
   command->add_flag("--json", options->as_json, "Print one JSON document");
   if (is_bench) {
     options->repeats = 20;
-    command->add_option("-n", options->repeats, "Timed runs")->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option("-n", options->repeats, "Timed runs")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     command->footer(
         "Examples:\n"
         "  lathe onnx bench mnist.onnx\n"

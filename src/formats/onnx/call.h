@@ -47,7 +47,9 @@ class Call {
   // ---- attributes, with the value of one that is not there; without that it has to be there
   const Attribute* attribute(std::string_view name) const;
   int64_t attr_int(std::string_view name, std::optional<int64_t> otherwise = std::nullopt) const;
-  bool attr_flag(std::string_view name, bool otherwise = false) const { return attr_int(name, otherwise) != 0; }
+  bool attr_flag(std::string_view name, bool otherwise = false) const {
+    return attr_int(name, otherwise) != 0;
+  }
   double attr_real(std::string_view name, std::optional<double> otherwise = std::nullopt) const;
   std::string attr_text(std::string_view name, std::optional<std::string> otherwise = std::nullopt) const;
   std::vector<int64_t> attr_ints(std::string_view name, std::vector<int64_t> otherwise = {}) const;
@@ -56,7 +58,8 @@ class Call {
   Value attr_value(std::string_view name) const;  // a tensor
   const Graph& attr_graph(std::string_view name) const;
   // The axes of an op that took them as an attribute before it took them as input i.
-  std::vector<int64_t> ints_or_attr(size_t i, std::string_view name, std::vector<int64_t> otherwise = {}) const {
+  std::vector<int64_t> ints_or_attr(size_t i, std::string_view name,
+                                    std::vector<int64_t> otherwise = {}) const {
     return has(i) ? integers(i) : attr_ints(name, std::move(otherwise));
   }
 
@@ -99,8 +102,8 @@ inline constexpr auto of = [](const Call& c) { return F(c); };
 // Null where there is no such op.
 const OpRow* find_op(std::string_view domain, std::string_view name);
 
-// The value in another type, as Cast does it. Without `saturate`, what a type of eight bits cannot hold becomes
-// its NaN or infinity. `round_mode` (up, down, nearest) is for powers of two.
+// The value in another type, as Cast does it. Without `saturate`, what a type of eight bits cannot hold
+// becomes its NaN or infinity. `round_mode` (up, down, nearest) is for powers of two.
 Value cast_value(const Value& v, ElementType to, bool saturate = true, const std::string& round_mode = "up");
 
 // One file each.
@@ -117,5 +120,8 @@ std::span<const OpRow> quantize_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> sample_ops();
 std::span<const OpRow> recurrent_ops();
+std::span<const OpRow> text_ops();
+std::span<const OpRow> signal_ops();
+std::span<const OpRow> learning_ops();
 
 }  // namespace lathe::onnx

@@ -23,7 +23,8 @@ std::string differing_tensors(const Value& actual, const Value& expected, const 
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < e.size(); i++) {
     if (a[i].equals(e[i])) continue;
-    if (e[i].is_float() && std::abs(a[i].as_double() - e[i].as_double()) <= atol + rtol * std::abs(e[i].as_double()))
+    if (e[i].is_float() &&
+        std::abs(a[i].as_double() - e[i].as_double()) <= atol + rtol * std::abs(e[i].as_double()))
       continue;
     if (wrong++ == 0) first = i;
   }
@@ -33,7 +34,8 @@ std::string differing_tensors(const Value& actual, const Value& expected, const 
 }
 
 // stem0.ext, stem1.ext, … as far as they exist.
-std::vector<std::string> numbered(const fs::path& folder, const std::string& stem, const std::string& extension) {
+std::vector<std::string> numbered(const fs::path& folder, const std::string& stem,
+                                  const std::string& extension) {
   std::vector<std::string> out;
   while (true) {
     const fs::path next = folder / fmt::format("{}{}{}", stem, out.size(), extension);
@@ -79,7 +81,8 @@ std::string difference(const Value& actual, const Value& expected, const Toleran
   if (expected.is_tensor()) return differing_tensors(actual, expected, tolerance);
   for (size_t i = 0; i < expected.strings().items.size(); i++)
     if (actual.strings().items[i] != expected.strings().items[i])
-      return fmt::format("text {}: `{}` instead of `{}`", i, actual.strings().items[i], expected.strings().items[i]);
+      return fmt::format("text {}: `{}` instead of `{}`", i, actual.strings().items[i],
+                         expected.strings().items[i]);
   return "";
 }
 

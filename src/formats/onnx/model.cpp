@@ -41,7 +41,8 @@ std::string size_problem(const TensorData& t) {
   if (is_empty) count = 0;
   if (!t.external.empty()) return "";
   const auto needed = info->type == ElementType::String ? count : (count * info->bits + 7) / 8;
-  const auto present = static_cast<int64_t>(info->type == ElementType::String ? t.strings.size() : t.elements().size());
+  const auto present =
+      static_cast<int64_t>(info->type == ElementType::String ? t.strings.size() : t.elements().size());
   if (needed == present) return "";
   return fmt::format("tensor `{}` of {} needs {} {}, but has {}", t.name, info->name, needed,
                      info->type == ElementType::String ? "strings" : "bytes", present);

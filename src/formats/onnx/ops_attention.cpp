@@ -29,7 +29,9 @@ Tensor repeat_heads(const Tensor& x, const SInt& heads) {
 Tensor positions(int64_t n) { return Tensor::arange(0, n, 1, {DType::Int64}); }
 
 // 0 where a query may look, -inf where it may not.
-Tensor as_bias(const Tensor& allowed, DType d) { return allowed.where(Tensor(0.0, d), Tensor(kMinusInfinity, d)); }
+Tensor as_bias(const Tensor& allowed, DType d) {
+  return allowed.where(Tensor(0.0, d), Tensor(kMinusInfinity, d));
+}
 
 // What is added to the scores of `queries` over `keys`, of which `past` came from before.
 std::optional<Tensor> attention_bias(const Call& c, DType d, int64_t queries, int64_t keys, int64_t past) {
@@ -47,8 +49,7 @@ std::optional<Tensor> attention_bias(const Call& c, DType d, int64_t queries, in
     const Tensor more = as_bias(allowed, d);
     bias = bias ? bias->add(more) : more;
   };
-  if (c.attr_flag("is_causal"))
-    also(positions(queries).unsqueeze(-1).add(Tensor(past)).ge(positions(keys)));
+  if (c.attr_flag("is_causal")) also(positions(queries).unsqueeze(-1).add(Tensor(past)).ge(positions(keys)));
   if (c.has(6)) also(positions(keys).lt(c[6].reshape({c[6].size(0), SInt(1), SInt(1), SInt(1)})));
   return bias;
 }
@@ -56,7 +57,8 @@ std::optional<Tensor> attention_bias(const Call& c, DType d, int64_t queries, in
 Values attention(const Call& c) {
   const bool is_flat = c[0].ndim() == 3;
   const Tensor q = split_heads(c[0], c.attr_int("q_num_heads", 0));
-  Tensor k = split_heads(c[1], c.attr_int("kv_num_heads", 0)), v = split_heads(c[2], c.attr_int("kv_num_heads", 0));
+  Tensor k = split_heads(c[1], c.attr_int("kv_num_heads", 0)),
+         v = split_heads(c[2], c.attr_int("kv_num_heads", 0));
   const int64_t past = c.has(4) ? c[4].size(2).value() : 0;
   if (c.has(4)) k = Tensor::cat({c[4], k}, 2);
   if (c.has(5)) v = Tensor::cat({c[5], v}, 2);
@@ -93,8 +95,8 @@ Tensor flex_attention(const Call& c) {
   return weights.cast(d).matmul(v);
 }
 
-// Pairs of elements turned by an angle of their position (Su et al. 2021). Pairs are neighbours, or an element
-// of the first half and its partner in the second.
+// Pairs of elements turned by an angle of their position (Su et al. 2021). Pairs are neighbours, or an
+// element of the first half and its partner in the second.
 Tensor rotary_embedding(const Call& c) {
   const Tensor x = split_heads(c[0], c.attr_int("num_heads", 0));  // (batch, heads, length, size)
   const int64_t size = x.size(-1).value();
@@ -106,8 +108,10 @@ Tensor rotary_embedding(const Call& c) {
   const Tensor cosine = angles(1), sine = angles(2);
   const bool neighbours = c.attr_flag("interleaved");
   const Tensor part = x.at(ellipsis, Slice{none, turned});
-  const Tensor a = neighbours ? part.at(ellipsis, Slice{0, none, 2}) : part.at(ellipsis, Slice{none, turned / 2});
-  const Tensor b = neighbours ? part.at(ellipsis, Slice{1, none, 2}) : part.at(ellipsis, Slice{turned / 2, none});
+  const Tensor a =
+      neighbours ? part.at(ellipsis, Slice{0, none, 2}) : part.at(ellipsis, Slice{none, turned / 2});
+  const Tensor b =
+      neighbours ? part.at(ellipsis, Slice{1, none, 2}) : part.at(ellipsis, Slice{turned / 2, none});
   const Tensor real = a.mul(cosine).sub(b.mul(sine)), imaginary = a.mul(sine).add(b.mul(cosine));
   Tensor y = neighbours ? Tensor::stack({real, imaginary}, -1).reshape(part.shape())
                         : Tensor::cat({real, imaginary}, -1);
@@ -115,8 +119,8 @@ Tensor rotary_embedding(const Call& c) {
   return c[0].ndim() == 3 ? merge_heads(y) : y;
 }
 
-// A state of outer products of keys and values, read by queries: each step may let it decay and may write only
-// what the state does not hold yet (the delta rule).
+// A state of outer products of keys and values, read by queries: each step may let it decay and may write
+// only what the state does not hold yet (the delta rule).
 Values linear_attention(const Call& c) {
   const int64_t q_heads = c.attr_int("q_num_heads"), heads = c.attr_int("kv_num_heads");
   const std::string rule = c.attr_text("update_rule", "gated_delta");
@@ -138,7 +142,8 @@ Values linear_attention(const Call& c) {
       write = write.sub(key.transpose(-2, -1).matmul(state)).mul(rate);
     }
     state = state.add(key.mul(write));
-    outputs.push_back(q.at(t).unsqueeze(-2).matmul(repeat_heads(state, SInt(q_heads))).mul(scale).squeeze(-2));
+    outputs.push_back(
+        q.at(t).unsqueeze(-2).matmul(repeat_heads(state, SInt(q_heads))).mul(scale).squeeze(-2));
   }
   const Tensor y = Tensor::stack(outputs, 1).reshape({q.size(1), q.size(0), SInt(-1)});
   return {y.cast(c[0].dtype()), state.cast(c[0].dtype())};

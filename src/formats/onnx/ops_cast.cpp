@@ -68,8 +68,8 @@ Tensor to_fp8(const Tensor& x, DType to, bool saturate) {
   // Halfway to the next value, were there one: ties go to the even neighbour, which is the one without.
   const int mantissa = float_format(to).mantissa_bits;
   const double edge = limit + std::ldexp(1.0, std::ilogb(limit) - mantissa - 1);
-  const double beyond =
-      to == DType::Fp8E5M2 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  const double beyond = to == DType::Fp8E5M2 ? std::numeric_limits<double>::infinity()
+                                             : std::numeric_limits<double>::quiet_NaN();
   const Tensor inside = wide.clamp(Tensor(-limit), Tensor(limit));
   const Tensor outside = wide.lt(0).where(Tensor(-beyond), Tensor(beyond));
   const bool edge_is_out = to == DType::Fp8E4M3 ? false : true;
@@ -80,7 +80,8 @@ Tensor to_fp8(const Tensor& x, DType to, bool saturate) {
 // To a power of two: the exponent of a float32, and one more where the mantissa rounds up.
 Tensor to_e8m0(const Tensor& x, const std::string& mode) {
   const Tensor bits = x.cast(DType::Float32).bitcast(DType::Int32);
-  const Tensor exponent = bits.rshift(Tensor(23)).bitwise_and(255), mantissa = bits.bitwise_and((1 << 23) - 1);
+  const Tensor exponent = bits.rshift(Tensor(23)).bitwise_and(255),
+               mantissa = bits.bitwise_and((1 << 23) - 1);
   const int from = mode == "up" ? 1 : mode == "nearest" ? 1 << 22 : 1 << 23;
   const Tensor rounded = exponent.add(mantissa.ge(from).cast(DType::Int32)).minimum(254);
   // Exponent 0 stands for 2^-127, which is below the normal numbers of float32.

@@ -50,7 +50,8 @@ Values loop(const Call& c) {
   Values carried;
   for (size_t i = 2; i < c.size(); i++) carried.push_back(c.value(i));
   const size_t n = carried.size();
-  if (body.outputs.size() < n + 1) value_error("the body has {} outputs for {} values", body.outputs.size(), n);
+  if (body.outputs.size() < n + 1)
+    value_error("the body has {} outputs for {} values", body.outputs.size(), n);
   std::vector<std::vector<Tensor>> scanned(body.outputs.size() - n - 1);
   for (int64_t i = 0; i < limit && truth(condition); i++) {
     Values inputs{known_integer(i), condition};
@@ -59,7 +60,8 @@ Values loop(const Call& c) {
     condition = outputs[0];
     carried.assign(outputs.begin() + 1, outputs.begin() + 1 + static_cast<std::ptrdiff_t>(n));
     for (size_t k = 0; k < scanned.size(); k++) scanned[k].push_back(outputs[n + 1 + k].tensor());
-    if (!small_elements(condition.tensor()) || i % kIterationsPerRun == kIterationsPerRun - 1) run_pending(outputs);
+    if (!small_elements(condition.tensor()) || i % kIterationsPerRun == kIterationsPerRun - 1)
+      run_pending(outputs);
   }
   for (size_t k = 0; k < scanned.size(); k++)
     carried.push_back(scanned[k].empty() ? nothing_stacked(body.outputs[n + 1 + k].type)
@@ -91,7 +93,8 @@ Values scan_over(const Call& c, Values states, const std::vector<Tensor>& inputs
     for (size_t k = 0; k < scanned.size(); k++) scanned[k].push_back(outputs[n + k].tensor());
     if (t % kIterationsPerRun == kIterationsPerRun - 1) run_pending(states);
   }
-  const std::vector<int64_t> to = c.attr_ints("scan_output_axes"), turned = c.attr_ints("scan_output_directions");
+  const std::vector<int64_t> to = c.attr_ints("scan_output_axes"),
+                             turned = c.attr_ints("scan_output_directions");
   for (size_t k = 0; k < scanned.size(); k++) {
     if (at_or(turned, k, 0)) std::reverse(scanned[k].begin(), scanned[k].end());
     states.push_back(scanned[k].empty() ? nothing_stacked(body.outputs[n + k].type)
@@ -132,7 +135,8 @@ Values scan(const Call& c) {
 }
 
 const Values& items(const Call& c, size_t i) {
-  if (!c.value(i).is_sequence()) type_error("input {} has to be a sequence, it is {}", i, c.value(i).to_string());
+  if (!c.value(i).is_sequence())
+    type_error("input {} has to be a sequence, it is {}", i, c.value(i).to_string());
   return c.value(i).items();
 }
 
@@ -228,7 +232,8 @@ std::span<const OpRow> control_ops() {
        [](const Call& c) { return Value::sequence({}, static_cast<ElementType>(c.attr_int("dtype", 1))); }},
       {"SequenceErase", of<sequence_erase>},
       {"SequenceInsert", of<sequence_insert>},
-      {"SequenceLength", [](const Call& c) { return known_integer(static_cast<int64_t>(items(c, 0).size())); }},
+      {"SequenceLength",
+       [](const Call& c) { return known_integer(static_cast<int64_t>(items(c, 0).size())); }},
       {"SequenceMap", of<sequence_map>},
       {"SplitToSequence", of<split_to_sequence>},
   };

@@ -131,7 +131,8 @@ Tensor mean_of(const Call& c) {
 }
 
 Tensor selu(const Call& c) {
-  return c[0].selu(c.attr_real("alpha", 1.67326319217681884765625), c.attr_real("gamma", 1.05070102214813232421875));
+  return c[0].selu(c.attr_real("alpha", 1.67326319217681884765625),
+                   c.attr_real("gamma", 1.05070102214813232421875));
 }
 
 }  // namespace
@@ -183,10 +184,12 @@ std::span<const OpRow> elementwise_ops() {
       {"Shrink", of<shrink>},
       {"Swish", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1)).sigmoid()); }},
       {"ThresholdedRelu", [](const Call& c) { return c[0].gt(c.attr_real("alpha", 1)).where(c[0], 0); }},
-      {"Softmax", [](const Call& c) {
+      {"Softmax",
+       [](const Call& c) {
          return over_axis(c, [](const Tensor& x, int64_t axis) { return x.softmax(axis); });
        }},
-      {"LogSoftmax", [](const Call& c) {
+      {"LogSoftmax",
+       [](const Call& c) {
          return over_axis(c, [](const Tensor& x, int64_t axis) { return x.log_softmax(axis); });
        }},
       {"Hardmax", [](const Call& c) { return over_axis(c, hardmax); }},

@@ -103,7 +103,8 @@ Value scatter_elements(const Call& c) {
     flat = flat.mul(sizes[i]).add(i == axis ? at : iota(index.shape()[i].value()).reshape(along));
   }
   const Shape column{SInt(-1), SInt(1)};
-  return {scatter_rows(x.reshape(column), flat.flatten(), c[2].reshape(column), how).reshape(x.shape()), c.type(0)};
+  return {scatter_rows(x.reshape(column), flat.flatten(), c[2].reshape(column), how).reshape(x.shape()),
+          c.type(0)};
 }
 
 Value scatter_nd(const Call& c) {
@@ -111,10 +112,42 @@ Value scatter_nd(const Call& c) {
   const auto k = static_cast<size_t>(places.back());
   const SInt rest = product(sizes, k, sizes.size());
   const Tensor at = flat_positions(c[1], sizes, 0).flatten();
-  return {scatter_rows(c[0].reshape({SInt(product(sizes, 0, k)), rest}), at,
-                       c[2].reshape({at.size(0), rest}), c.attr_text("reduction", "none"))
+  return {scatter_rows(c[0].reshape({SInt(product(sizes, 0, k)), rest}), at, c[2].reshape({at.size(0), rest}),
+                       c.attr_text("reduction", "none"))
               .reshape(c[0].shape()),
           c.type(0)};
+}
+
+// Rows of a cache along `axis` from a position of each batch on; circular ones go on at the start.
+Tensor tensor_scatter(const Call& c) {
+  const Tensor &cache = c[0], &update = c[1];
+  const int64_t axis = Call::axis(c.attr_int("axis", -2), cache.ndim());
+  const int64_t size = cache.size(axis).value(), written = update.size(axis).value();
+  Shape along(static_cast<size_t>(cache.ndim()), SInt(1)), by_batch = along;
+  along[static_cast<size_t>(axis)] = SInt(size);
+  Tensor from = iota(size).reshape(along);
+  if (c.has(2)) {
+    by_batch[0] = cache.size(0);
+    from = from.sub(c[2].cast(DType::Int64).reshape(by_batch));
+  }
+  if (c.attr_text("mode", "linear") == "circular") from = from.mod(Tensor(size));
+  const Tensor hit = from.ge(0).bitwise_and(from.lt(Tensor(written)));
+  return hit.where(update.gather(axis, hit.where(from, 0).expand(cache.shape())), cache);
+}
+
+// The k largest or smallest along an axis, equal ones in the order they stand in. An element's rank is the
+// number of those that come before it.
+Values top_k(const Call& c) {
+  const int64_t axis = Call::axis(c.attr_int("axis", -1), c[0].ndim());
+  const int64_t k = c.size() > 1 ? c.integer(1) : c.attr_int("k");
+  const Tensor x = c[0].transpose(axis, -1);
+  const int64_t n = x.size(-1).value();
+  const Tensor own = x.unsqueeze(-1), other = x.unsqueeze(-2), at = iota(n);
+  const Tensor better = c.attr_flag("largest", true) ? other.gt(own) : other.lt(own);
+  const Tensor earlier = other.eq(own).bitwise_and(at.lt(at.unsqueeze(-1)));
+  const Tensor rank = better.bitwise_or(earlier).cast(DType::Int64).sum(-1);
+  const Tensor order = iota(k).unsqueeze(-1).eq(rank.unsqueeze(-2)).where(at, 0).sum(-1).cast(DType::Int64);
+  return {{x.gather(-1, order).transpose(axis, -1), c.type(0)}, order.transpose(axis, -1)};
 }
 
 Value one_hot(const Call& c) {
@@ -156,7 +189,8 @@ Tensor nonzero(const Call& c) {
     const auto inner = static_cast<size_t>(product(sizes, axis + 1, sizes.size()));
     for (size_t i : hits) out.push_back(static_cast<int64_t>(i / inner % static_cast<size_t>(sizes[axis])));
   }
-  return Tensor::from(out, {SInt(static_cast<int64_t>(sizes.size())), SInt(static_cast<int64_t>(hits.size()))});
+  return Tensor::from(out,
+                      {SInt(static_cast<int64_t>(sizes.size())), SInt(static_cast<int64_t>(hits.size()))});
 }
 
 Tensor compress(const Call& c) {
@@ -190,9 +224,9 @@ Values unique(const Call& c) {
   if (c.attr_flag("sorted", true)) std::sort(firsts.begin(), firsts.end(), before);
   counts.assign(firsts.size(), 0);
   for (size_t i = 0; i < n; i++) {
-    const auto kind = std::find_if(firsts.begin(), firsts.end(),
-                                   [&](size_t f) { return !before(f, i) && !before(i, f); }) -
-                      firsts.begin();
+    const auto kind =
+        std::find_if(firsts.begin(), firsts.end(), [&](size_t f) { return !before(f, i) && !before(i, f); }) -
+        firsts.begin();
     inverse.push_back(kind);
     counts[static_cast<size_t>(kind)]++;
   }
@@ -218,6 +252,8 @@ std::span<const OpRow> index_ops() {
       {"Scatter", of<scatter_elements>},
       {"ScatterElements", of<scatter_elements>},
       {"ScatterND", of<scatter_nd>},
+      {"TensorScatter", of<tensor_scatter>},
+      {"TopK", of<top_k>},
       {"Unique", of<unique>},
   };
   return rows;

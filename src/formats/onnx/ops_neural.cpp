@@ -8,7 +8,8 @@ namespace lathe::onnx {
 namespace {
 
 Tensor gemm(const Call& c) {
-  const Tensor a = c.attr_flag("transA") ? c[0].transpose() : c[0], b = c.attr_flag("transB") ? c[1].transpose() : c[1];
+  const Tensor a = c.attr_flag("transA") ? c[0].transpose() : c[0],
+               b = c.attr_flag("transB") ? c[1].transpose() : c[1];
   const double alpha = c.attr_real("alpha", 1), beta = c.attr_real("beta", 1);
   Tensor y = a.matmul(b);
   if (alpha != 1) y = y.mul(alpha).cast(a.dtype());
@@ -40,7 +41,8 @@ Values batch_normalization(const Call& c) {
       if (i != 1) axes.push_back(i);
     mean = x.mean(axes);
     variance = x.var(axes, false, 0);
-    running = {c[3].mul(momentum).add(mean.mul(1 - momentum)), c[4].mul(momentum).add(variance.mul(1 - momentum))};
+    running = {c[3].mul(momentum).add(mean.mul(1 - momentum)),
+               c[4].mul(momentum).add(variance.mul(1 - momentum))};
   }
   const DType wide = join(x.dtype(), variance.dtype());
   const Tensor scale = c[1].cast(wide).mul(variance.cast(wide).add(epsilon).rsqrt());
@@ -115,8 +117,7 @@ Tensor local_response_normalization(const Call& c) {
 Tensor lp_normalization(const Call& c) {
   const auto axis = static_cast<int>(c.attr_int("axis", -1));
   const Tensor& x = c[0];
-  const Tensor norm =
-      c.attr_int("p", 2) == 1 ? x.abs().sum(axis, true) : x.square().sum(axis, true).sqrt();
+  const Tensor norm = c.attr_int("p", 2) == 1 ? x.abs().sum(axis, true) : x.square().sum(axis, true).sqrt();
   return norm.eq(0).where(Tensor(0).cast(x.dtype()), x.div(norm));
 }
 
@@ -144,12 +145,12 @@ Tensor negative_log_likelihood(const Call& c, const Tensor& log_p, const Tensor&
   Shape along(static_cast<size_t>(log_p.ndim()), SInt(1));
   along[1] = classes;
   const Tensor at = target.cast(DType::Int64);
-  const Tensor hit =
-      at.unsqueeze(1).eq(Tensor::arange(0, classes.value(), 1, {DType::Int64}).reshape(along));
+  const Tensor hit = at.unsqueeze(1).eq(Tensor::arange(0, classes.value(), 1, {DType::Int64}).reshape(along));
   const DType d = log_p.dtype();
   Tensor counts = weight ? hit.where(weight->reshape(along), Tensor(0.0, d)).sum(1).cast(d)
                          : Tensor::constant_of(at.shape(), 1.0, d);
-  if (c.attribute("ignore_index")) counts = at.eq(Tensor(c.attr_int("ignore_index"))).where(Tensor(0.0, d), counts);
+  if (c.attribute("ignore_index"))
+    counts = at.eq(Tensor(c.attr_int("ignore_index"))).where(Tensor(0.0, d), counts);
   const Tensor loss = hit.where(log_p, Tensor(0.0, d)).sum(1).cast(d).neg().mul(counts);
   const std::string reduction = c.attr_text("reduction", "mean");
   if (reduction == "none") return loss;

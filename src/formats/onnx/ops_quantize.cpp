@@ -5,8 +5,8 @@
 namespace lathe::onnx {
 namespace {
 
-// A scale or zero point in a shape that broadcasts against x: one for all, one for each place along `axis`, or
-// one for each block of `block` places.
+// A scale or zero point in a shape that broadcasts against x: one for all, one for each place along `axis`,
+// or one for each block of `block` places.
 Tensor spread(const Tensor& s, const Tensor& x, int64_t axis, int64_t block) {
   if (s.numel() == SInt(1)) return s.reshape({});
   const int64_t at = Call::axis(axis, x.ndim());
@@ -32,8 +32,8 @@ bool is_integer(ElementType type) { return is_int(element_info(type)->dtype); }
 // round(x / scale) + zero, within what the type holds.
 Value quantized(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& zero, ElementType to,
                 bool saturate = true) {
-  // In double: what lies halfway between two integers has to be seen as such, and a product with the reciprocal
-  // of a float32 scale misses it.
+  // In double: what lies halfway between two integers has to be seen as such, and a product with the
+  // reciprocal of a float32 scale misses it.
   const Tensor scaled = x.cast(DType::Float64).div(scale.cast(DType::Float64)).cast(DType::Float32);
   if (!is_integer(to)) return cast_value(scaled, to, saturate);
   Tensor y = scaled.round();
@@ -85,7 +85,8 @@ Tensor conv_integer(const Call& c) {
 // Inputs: a and its scale and zero point, b likewise, scale and zero point of the result.
 Value qlinear_matmul(const Call& c) {
   const Tensor product = centred(c[0], c[2], -2).matmul(centred(c[3], c[5], -1));
-  const Tensor scale = spread(c[1], c[0], -2, 0).cast(DType::Float32).mul(spread(c[4], c[3], -1, 0).cast(DType::Float32));
+  const Tensor scale =
+      spread(c[1], c[0], -2, 0).cast(DType::Float32).mul(spread(c[4], c[3], -1, 0).cast(DType::Float32));
   return quantized(product.cast(DType::Float32).mul(scale), c[6].reshape({}), c[7].reshape({}), c.type(7));
 }
 

@@ -27,14 +27,16 @@ struct Activation {
 
 // One direction of a layer: parameters without the leading axis of directions.
 struct Layer {
-  Tensor input_weight, weight;                         // (gates * hidden, …)
-  std::optional<Tensor> input_bias, bias, peephole;    // (gates * hidden)
+  Tensor input_weight, weight;                       // (gates * hidden, …)
+  std::optional<Tensor> input_bias, bias, peephole;  // (gates * hidden)
   std::vector<Activation> activations;
   int64_t hidden;
   double clip;
   bool flag;  // linear_before_reset, input_forget
   // Gate i of gates side by side.
-  Tensor gate(const Tensor& x, int64_t i) const { return x.at(ellipsis, Slice{i * hidden, (i + 1) * hidden}); }
+  Tensor gate(const Tensor& x, int64_t i) const {
+    return x.at(ellipsis, Slice{i * hidden, (i + 1) * hidden});
+  }
   Tensor clipped(const Tensor& x) const { return clip > 0 ? x.clamp(Tensor(-clip), Tensor(clip)) : x; }
   Tensor act(size_t i, const Tensor& x) const { return activations[i](clipped(x)); }
   Tensor recurrent(const Tensor& h) const {
@@ -57,7 +59,8 @@ State rnn_step(const Layer& l, const Tensor& x, const State& s) {
 // Gates: update z, reset r, hidden.
 State gru_step(const Layer& l, const Tensor& x, const State& s) {
   const Tensor from_h = l.recurrent(s.h);
-  const Tensor z = l.act(0, l.gate(x, 0).add(l.gate(from_h, 0))), r = l.act(0, l.gate(x, 1).add(l.gate(from_h, 1)));
+  const Tensor z = l.act(0, l.gate(x, 0).add(l.gate(from_h, 0))),
+               r = l.act(0, l.gate(x, 1).add(l.gate(from_h, 1)));
   Tensor reset = r.mul(l.gate(from_h, 2));
   if (!l.flag) {
     const int64_t n = l.hidden;
@@ -83,8 +86,15 @@ using Step = State (*)(const Layer&, const Tensor&, const State&);
 Layer layer_of(const Call& c, int64_t direction, int64_t gates, const std::vector<std::string>& defaults,
                std::string_view flag) {
   const auto part = [&](size_t i) { return c[i].at(direction); };
-  Layer out{part(1), part(2), {}, {}, {}, {}, c.attr_int("hidden_size", c[2].size(-1).value()),
-            c.attr_real("clip", 0), !flag.empty() && c.attr_flag(flag)};
+  Layer out{part(1),
+            part(2),
+            {},
+            {},
+            {},
+            {},
+            c.attr_int("hidden_size", c[2].size(-1).value()),
+            c.attr_real("clip", 0),
+            !flag.empty() && c.attr_flag(flag)};
   const int64_t n = gates * out.hidden;
   if (c.has(3)) {
     out.input_bias = part(3).at(Slice{0, n});
@@ -99,8 +109,14 @@ Layer layer_of(const Call& c, int64_t direction, int64_t gates, const std::vecto
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
     const bool is_hard = name == "hardsigmoid";
-    out.activations.push_back({name, at < alphas.size() ? double{alphas[at]} : is_hard ? 0.2 : name == "leakyrelu" ? 0.01 : 1.0,
-                               at < betas.size() ? double{betas[at]} : is_hard ? 0.5 : 0.0});
+    out.activations.push_back({name,
+                               at < alphas.size()    ? double{alphas[at]}
+                               : is_hard             ? 0.2
+                               : name == "leakyrelu" ? 0.01
+                                                     : 1.0,
+                               at < betas.size() ? double{betas[at]}
+                               : is_hard         ? 0.5
+                                                 : 0.0});
   }
   return out;
 }
@@ -146,7 +162,8 @@ Values recurrent(const Call& c, Step step, int64_t gates, const std::vector<std:
     const auto initial = [&](size_t i) {
       return !c.has(i) ? zero : batch_first ? c[i].transpose(0, 1).at(d) : c[i].at(d);
     };
-    const Run run = run_direction(x, layer, {initial(5), initial(6)}, step, d == 1 || direction == "reverse", c.optional(4));
+    const Run run = run_direction(x, layer, {initial(5), initial(6)}, step, d == 1 || direction == "reverse",
+                                  c.optional(4));
     ys.push_back(run.y);
     hs.push_back(run.last.h);
     cells.push_back(run.last.cell);
@@ -161,8 +178,10 @@ Values recurrent(const Call& c, Step step, int64_t gates, const std::vector<std:
 
 std::span<const OpRow> recurrent_ops() {
   static const OpRow rows[] = {
-      {"GRU", [](const Call& c) { return recurrent(c, gru_step, 3, {"sigmoid", "tanh"}, "linear_before_reset"); }},
-      {"LSTM", [](const Call& c) { return recurrent(c, lstm_step, 4, {"sigmoid", "tanh", "tanh"}, "input_forget"); }},
+      {"GRU",
+       [](const Call& c) { return recurrent(c, gru_step, 3, {"sigmoid", "tanh"}, "linear_before_reset"); }},
+      {"LSTM",
+       [](const Call& c) { return recurrent(c, lstm_step, 4, {"sigmoid", "tanh", "tanh"}, "input_forget"); }},
       {"RNN", [](const Call& c) { return recurrent(c, rnn_step, 1, {"tanh"}, ""); }},
   };
   return rows;

@@ -62,13 +62,16 @@ std::span<const OpRow> reduce_ops() {
       {"ReduceLogSum", reduction([](const Tensor& x, const Axes& a, bool k) {
          return sum_of(x, a, k).log().cast(x.dtype());
        })},
-      {"ReduceLogSumExp", reduction([](const Tensor& x, const Axes& a, bool k) { return x.logsumexp(a, k); })},
+      {"ReduceLogSumExp",
+       reduction([](const Tensor& x, const Axes& a, bool k) { return x.logsumexp(a, k); })},
       {"ReduceMax", reduction([](const Tensor& x, const Axes& a, bool k) { return x.max(a, k); })},
-      {"ReduceMean", reduction([](const Tensor& x, const Axes& a, bool k) { return x.mean(a, k).cast(x.dtype()); })},
+      {"ReduceMean",
+       reduction([](const Tensor& x, const Axes& a, bool k) { return x.mean(a, k).cast(x.dtype()); })},
       {"ReduceMin", reduction([](const Tensor& x, const Axes& a, bool k) { return x.min(a, k); })},
       {"ReduceProd", reduction([](const Tensor& x, const Axes& a, bool k) { return x.prod(a, k); })},
       {"ReduceSum", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x, a, k); })},
-      {"ReduceSumSquare", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.square(), a, k); })},
+      {"ReduceSumSquare",
+       reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.square(), a, k); })},
   };
   return rows;
 }

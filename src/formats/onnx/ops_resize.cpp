@@ -1,4 +1,5 @@
-// Resizing: along one axis after the other, every element of the result is a weighted sum of a few neighbours.
+// Resizing: along one axis after the other, every element of the result is a weighted sum of a few
+// neighbours.
 #include "formats/onnx/call.h"
 
 #include <algorithm>
@@ -27,7 +28,8 @@ double source_position(const Resizing& r, const Stretch& s, double x) {
   if (r.transform == "align_corners") return width == 1 ? 0 : x * end / (width - 1);
   if (r.transform == "asymmetric") return x / s.scale;
   if (r.transform == "tf_crop_and_resize")
-    return s.first * end + (width == 1 ? (s.last - s.first) * end / 2 : x * (s.last - s.first) * end / (width - 1));
+    return s.first * end +
+           (width == 1 ? (s.last - s.first) * end / 2 : x * (s.last - s.first) * end / (width - 1));
   if (r.transform == "pytorch_half_pixel" && width == 1) return -0.5;
   const double half = (x + 0.5) / s.scale - 0.5;
   if (r.transform != "half_pixel_symmetric") return half;
@@ -75,7 +77,8 @@ Taps taps_of(const Resizing& r, const Stretch& s) {
   Taps out;
   for (int64_t i = 0; i < s.to; i++) {
     const double x = source_position(r, s, static_cast<double>(i));
-    out.outside.push_back(r.transform == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(s.from - 1)));
+    out.outside.push_back(r.transform == "tf_crop_and_resize" &&
+                          (x < 0 || x > static_cast<double>(s.from - 1)));
     const double below = std::ceil(x) - 1;
     std::vector<double> weights = neighbour_weights(r, s.scale, x - below);
     const auto n = static_cast<int64_t>(weights.size());
@@ -108,7 +111,8 @@ Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch
   std::optional<Tensor> out;
   if (r.mode == "nearest") {
     std::vector<int64_t> at;
-    for (size_t i = 0; i < taps.outside.size(); i++) at.push_back(taps.positions[taps.weights[0][i] > 0 ? 0 : 1][i]);
+    for (size_t i = 0; i < taps.outside.size(); i++)
+      at.push_back(taps.positions[taps.weights[0][i] > 0 ? 0 : 1][i]);
     out = picked(at);
   }
   for (size_t k = 0; r.mode != "nearest" && k < taps.positions.size(); k++) {
@@ -120,8 +124,8 @@ Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch
 }
 
 // Sizes and scales of the axes that change, from whichever of the two is given.
-std::vector<Stretch> stretches(const Call& c, const std::vector<int64_t>& axes, const std::vector<double>& scales,
-                               const std::vector<int64_t>& sizes) {
+std::vector<Stretch> stretches(const Call& c, const std::vector<int64_t>& axes,
+                               const std::vector<double>& scales, const std::vector<int64_t>& sizes) {
   std::vector<Stretch> out;
   for (size_t i = 0; i < axes.size(); i++) {
     const int64_t from = c[0].size(axes[i]).value();
@@ -132,7 +136,8 @@ std::vector<Stretch> stretches(const Call& c, const std::vector<int64_t>& axes, 
   const std::string policy = c.attr_text("keep_aspect_ratio_policy", "stretch");
   if (sizes.empty() || policy == "stretch" || out.empty()) return out;
   double scale = out[0].scale;
-  for (const Stretch& s : out) scale = policy == "not_larger" ? std::min(scale, s.scale) : std::max(scale, s.scale);
+  for (const Stretch& s : out)
+    scale = policy == "not_larger" ? std::min(scale, s.scale) : std::max(scale, s.scale);
   for (Stretch& s : out) {
     s.scale = scale;
     s.to = static_cast<int64_t>(std::floor(scale * static_cast<double>(s.from) + 0.5));
@@ -140,8 +145,8 @@ std::vector<Stretch> stretches(const Call& c, const std::vector<int64_t>& axes, 
   return out;
 }
 
-Tensor resized(const Call& c, const Resizing& r, const std::vector<double>& scales, const std::vector<int64_t>& sizes,
-               const std::vector<double>& region) {
+Tensor resized(const Call& c, const Resizing& r, const std::vector<double>& scales,
+               const std::vector<int64_t>& sizes, const std::vector<double>& region) {
   std::vector<int64_t> axes = c.attr_ints("axes");
   if (axes.empty()) {
     axes.resize(static_cast<size_t>(c[0].ndim()));

@@ -47,9 +47,10 @@ Tensor cubic_weight(const Tensor& distance) {
   return x.le(1.0).where(near, x.lt(2.0).where(far, Tensor(0.0)));
 }
 
-// x at positions between elements: the products of the weights along the axes of all neighbours.
+// x at positions between elements: the neighbours, weighted by the products of their weights along the axes,
+// and their sum or their largest.
 Tensor sample(const Tensor& x, const std::vector<Tensor>& positions, const std::string& mode, Outside outside,
-              bool align) {
+              bool align, bool largest = false) {
   if (mode == "nearest") {
     std::vector<Tensor> at;
     for (const Tensor& p : positions) at.push_back(p.round());
@@ -72,7 +73,7 @@ Tensor sample(const Tensor& x, const std::vector<Tensor>& positions, const std::
       rest /= per_axis;
     }
     const Tensor part = pick(x, at, outside, align).mul(*weight);
-    out = out ? out->add(part) : part;
+    out = !out ? part : largest ? out->maximum(part) : out->add(part);
   }
   return *out;
 }
@@ -90,10 +91,12 @@ Tensor grid_sample(const Call& c) {
   for (size_t i = 0; i < sizes.size(); i++) {
     const auto size = static_cast<double>(sizes[i]);
     // The grid has the last axis first, in [-1, 1].
-    const Tensor g = grid.at(ellipsis, static_cast<int64_t>(sizes.size() - 1 - i)).reshape({x.size(0), SInt(1), SInt(-1)});
+    const Tensor g =
+        grid.at(ellipsis, static_cast<int64_t>(sizes.size() - 1 - i)).reshape({x.size(0), SInt(1), SInt(-1)});
     Tensor p = align ? g.add(1.0).mul((size - 1) / 2) : g.add(1.0).mul(size).sub(1.0).div(2.0);
     if (mode == "nearest") p = p.round();
-    if (!by_element && outside == Outside::Reflection) p = reflected(p, align ? 0 : -0.5, align ? size - 1 : size - 0.5);
+    if (!by_element && outside == Outside::Reflection)
+      p = reflected(p, align ? 0 : -0.5, align ? size - 1 : size - 0.5);
     if (!by_element) p = p.clamp(Tensor(0.0), Tensor(size - 1));
     positions.push_back(p);
   }
@@ -122,7 +125,8 @@ Tensor affine_grid(const Call& c) {
   Shape to = grid;
   to[0] = c[0].size(0);
   to.push_back(SInt(static_cast<int64_t>(n)));
-  const Tensor points = Tensor::stack(coordinates, -1).reshape({SInt(1), SInt(-1), SInt(static_cast<int64_t>(n + 1))});
+  const Tensor points =
+      Tensor::stack(coordinates, -1).reshape({SInt(1), SInt(-1), SInt(static_cast<int64_t>(n + 1))});
   return points.cast(c[0].dtype()).matmul(c[0].transpose(-2, -1)).reshape(to);
 }
 
@@ -136,11 +140,14 @@ Tensor deform_conv(const Call& c) {
   const Tensor moved = offset.reshape({batch, SInt(offset_groups), SInt(taps), SInt(2), oh, ow});
   const auto base = [&](int64_t axis) {  // (taps, oh, ow)
     const auto i = static_cast<size_t>(axis);
-    const Tensor tap = axis == 0 ? Tensor::arange(0, taps).div_floor(Tensor(kw)) : Tensor::arange(0, taps).mod(Tensor(kw));
+    const Tensor tap =
+        axis == 0 ? Tensor::arange(0, taps).div_floor(Tensor(kw)) : Tensor::arange(0, taps).mod(Tensor(kw));
     const Tensor place = Tensor::arange(0, (axis == 0 ? oh : ow).value());
     return tap.mul(window.dilation[i])
         .reshape({SInt(taps), SInt(1), SInt(1)})
-        .add(place.mul(window.stride[i]).sub(window.before[i]).reshape(axis == 0 ? Shape{oh, SInt(1)} : Shape{ow}))
+        .add(place.mul(window.stride[i])
+                 .sub(window.before[i])
+                 .reshape(axis == 0 ? Shape{oh, SInt(1)} : Shape{ow}))
         .cast(x.dtype());
   };
   std::vector<Tensor> columns;  // (batch, channels of the group, taps, places)
@@ -148,7 +155,8 @@ Tensor deform_conv(const Call& c) {
   for (int64_t g = 0; g < offset_groups; g++) {
     std::vector<Tensor> positions;
     for (int64_t axis : {0, 1})
-      positions.push_back(moved.at(Slice{}, g, Slice{}, axis).add(base(axis)).reshape({batch, SInt(1), SInt(-1)}));
+      positions.push_back(
+          moved.at(Slice{}, g, Slice{}, axis).add(base(axis)).reshape({batch, SInt(1), SInt(-1)}));
     const Tensor part = x.at(Slice{}, Slice{g * channels, (g + 1) * channels});
     Tensor values = sample(part, positions, "linear", Outside::Zeros, true);
     if (c.has(4))
@@ -172,8 +180,9 @@ Bins bins_of(double start, double length, int64_t bins, int64_t ratio, int64_t s
   for (int64_t i = 0; i < bins * out.samples; i++) {
     const double at = start + bin * (static_cast<double>(i) + 0.5) / static_cast<double>(out.samples);
     // Outside by more than one element there is nothing: such a sample is put where weights are zero.
-    out.positions.push_back(static_cast<float>(at < -1 || at > static_cast<double>(size) ? -4.0
-                                               : std::clamp(at, 0.0, static_cast<double>(size - 1))));
+    out.positions.push_back(static_cast<float>(at < -1 || at > static_cast<double>(size)
+                                                   ? -4.0
+                                                   : std::clamp(at, 0.0, static_cast<double>(size - 1))));
   }
   return out;
 }
@@ -186,26 +195,35 @@ Tensor roi_align(const Call& c) {
   const int64_t oh = c.attr_int("output_height", 1), ow = c.attr_int("output_width", 1);
   const int64_t ratio = c.attr_int("sampling_ratio", 0);
   const double scale = c.attr_real("spatial_scale", 1);
-  const bool half = c.opset() >= 16 && c.attr_text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half =
+      c.opset() >= 16 && c.attr_text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const bool is_max = c.attr_text("mode", "avg") == "max";
   std::vector<Tensor> out;
   for (size_t r = 0; r < batch.size(); r++) {
     const double shift = half ? 0.5 : 0;
     const auto edge = [&](size_t i) { return regions.at(4 * r + i) * scale - shift; };
-    const auto length = [&](size_t i) { return half ? edge(i + 2) - edge(i) : std::max(edge(i + 2) - edge(i), 1.0); };
+    const auto length = [&](size_t i) {
+      return half ? edge(i + 2) - edge(i) : std::max(edge(i + 2) - edge(i), 1.0);
+    };
     const Bins rows = bins_of(edge(1), length(1), oh, ratio, x.size(2).value());
     const Bins columns = bins_of(edge(0), length(0), ow, ratio, x.size(3).value());
-    const SInt h(static_cast<int64_t>(rows.positions.size())), w(static_cast<int64_t>(columns.positions.size()));
-    const Tensor py = Tensor::from(rows.positions).reshape({SInt(1), SInt(1), h, SInt(1)}).expand({SInt(1), SInt(1), h, w});
-    const Tensor px = Tensor::from(columns.positions).reshape({SInt(1), SInt(1), SInt(1), w}).expand({SInt(1), SInt(1), h, w});
+    const SInt h(static_cast<int64_t>(rows.positions.size())),
+        w(static_cast<int64_t>(columns.positions.size()));
+    const Tensor py =
+        Tensor::from(rows.positions).reshape({SInt(1), SInt(1), h, SInt(1)}).expand({SInt(1), SInt(1), h, w});
+    const Tensor px = Tensor::from(columns.positions)
+                          .reshape({SInt(1), SInt(1), SInt(1), w})
+                          .expand({SInt(1), SInt(1), h, w});
     const Tensor image = x.at(Slice{batch[r], batch[r] + 1});
     const std::vector<Tensor> at{py.flatten(2), px.flatten(2)};
     // The largest of a bin is that of the weighted neighbours, not of their sums.
-    const Tensor values = sample(image, at, "linear", Outside::Zeros, true);
-    const Tensor split = values.reshape({x.size(1), SInt(oh), SInt(rows.samples), SInt(ow), SInt(columns.samples)});
+    const Tensor values = sample(image, at, "linear", Outside::Zeros, true, is_max);
+    const Tensor split =
+        values.reshape({x.size(1), SInt(oh), SInt(rows.samples), SInt(ow), SInt(columns.samples)});
     out.push_back(is_max ? split.max({2, 4}) : split.mean({2, 4}));
   }
-  return out.empty() ? Tensor::constant_of({SInt(0), x.size(1), SInt(oh), SInt(ow)}, 0, x.dtype()) : Tensor::stack(out);
+  return out.empty() ? Tensor::constant_of({SInt(0), x.size(1), SInt(oh), SInt(ow)}, 0, x.dtype())
+                     : Tensor::stack(out);
 }
 
 struct Box {
@@ -214,7 +232,8 @@ struct Box {
 };
 
 float overlap(const Box& a, const Box& b) {
-  const float h = std::min(a.y2, b.y2) - std::max(a.y1, b.y1), w = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
+  const float h = std::min(a.y2, b.y2) - std::max(a.y1, b.y1),
+              w = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
   if (h <= 0 || w <= 0) return 0;
   return h * w / (a.area() + b.area() - h * w);
 }
@@ -222,7 +241,8 @@ float overlap(const Box& a, const Box& b) {
 // Of boxes that overlap, the one with the best score: the result's length depends on the values.
 Tensor non_max_suppression(const Call& c) {
   const std::vector<float> corners = c[0].to_vector<float>(), scores = c[1].to_vector<float>();
-  const auto n = static_cast<size_t>(c[0].size(1).value()), classes = static_cast<size_t>(c[1].size(1).value());
+  const auto n = static_cast<size_t>(c[0].size(1).value()),
+             classes = static_cast<size_t>(c[1].size(1).value());
   const int64_t limit = c.integer(2, 0);
   const double most = c.real(3, 0), least = c.real(4, -std::numeric_limits<double>::infinity());
   const bool centred = c.attr_flag("center_point_box");
@@ -258,10 +278,8 @@ Tensor non_max_suppression(const Call& c) {
 
 std::span<const OpRow> sample_ops() {
   static const OpRow rows[] = {
-      {"AffineGrid", of<affine_grid>},
-      {"DeformConv", of<deform_conv>},
-      {"GridSample", of<grid_sample>},
-      {"NonMaxSuppression", of<non_max_suppression>},
+      {"AffineGrid", of<affine_grid>}, {"DeformConv", of<deform_conv>},
+      {"GridSample", of<grid_sample>}, {"NonMaxSuppression", of<non_max_suppression>},
       {"RoiAlign", of<roi_align>},
   };
   return rows;

@@ -101,7 +101,8 @@ Value transpose(const Call& c) {
 Value concat(const Call& c) {
   const int64_t axis = c.attr_int("axis", 1);
   if (c.value(0).is_tensor()) return {Tensor::cat(c.tensors(), axis), c.type(0)};
-  if (c.strings(0).shape.size() != 1) type_error("strings of rank {} cannot be joined", c.strings(0).shape.size());
+  if (c.strings(0).shape.size() != 1)
+    type_error("strings of rank {} cannot be joined", c.strings(0).shape.size());
   Strings out;
   for (size_t i = 0; i < c.size(); i++)
     out.items.insert(out.items.end(), c.strings(i).items.begin(), c.strings(i).items.end());
@@ -111,7 +112,8 @@ Value concat(const Call& c) {
 
 Values split(const Call& c) {
   const int64_t axis = c.attr_int("axis", 0);
-  const int64_t size = c[0].size(axis).value(), n = c.attr_int("num_outputs", static_cast<int64_t>(c.n_outputs()));
+  const int64_t size = c[0].size(axis).value(),
+                n = c.attr_int("num_outputs", static_cast<int64_t>(c.n_outputs()));
   Numbers sizes = c.ints_or_attr(1, "split");
   const int64_t piece = (size + n - 1) / std::max<int64_t>(n, 1);
   for (int64_t left = size; sizes.empty() || left > 0;) {
@@ -133,7 +135,8 @@ Value slice(const Call& c) {
   }
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
-    value_error("{} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(), steps.size());
+    value_error("{} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(),
+                steps.size());
   const auto rank = static_cast<int64_t>(c.value(0).shape().size());
   std::vector<TensorIndex> index(static_cast<size_t>(rank), TensorIndex(Slice{}));
   for (size_t i = 0; i < axes.size(); i++)
@@ -171,7 +174,8 @@ Value pad(const Call& c) {
   if (given.size() != 2 * axes.size()) value_error("{} pads for {} axes", given.size(), axes.size());
   AxisPairs pads(rank, AxisPair(0, 0));
   for (size_t i = 0; i < axes.size(); i++)
-    pads.at(static_cast<size_t>(Call::axis(axes[i], x.ndim()))) = {SInt(given[i]), SInt(given[axes.size() + i])};
+    pads.at(static_cast<size_t>(Call::axis(axes[i], x.ndim()))) = {SInt(given[i]),
+                                                                   SInt(given[axes.size() + i])};
   const std::string mode = c.attr_text("mode", "constant");
   if (mode == "constant") {
     const Scalar fill = c.has(2) ? elements(c[2]).at(0) : Scalar(c.attr_real("value", 0));

@@ -90,18 +90,24 @@ Tensor conv_transpose(const Call& c) {
 // Padding behind the end by which the last window of ceil mode reaches out; none where it would start there.
 void round_up(Window& w, const std::vector<int64_t>& spatial) {
   for (size_t i = 0; i < spatial.size(); i++) {
-    const int64_t total = spatial[i] + w.before[i] + w.after[i], reach = (w.kernel[i] - 1) * w.dilation[i] + 1;
+    const int64_t total = spatial[i] + w.before[i] + w.after[i],
+                  reach = (w.kernel[i] - 1) * w.dilation[i] + 1;
     int64_t last = (total - reach + w.stride[i] - 1) / w.stride[i] * w.stride[i];
     if (last >= spatial[i] + w.before[i]) last -= w.stride[i];
     w.after[i] += std::max<int64_t>(0, last + reach - total);
   }
 }
 
-// (batch, channel, out…, kernel elements)
+// (batch, channel, out…, kernel…)
 Tensor windows(const Tensor& x, const Window& w, const Scalar& fill) {
-  return x.pad(Padding(w.flat_pads()), PadMode::Constant, fill)
-      .pool(w.kernel, w.stride, w.dilation)
-      .flatten(-static_cast<int64_t>(w.kernel.size()));
+  return x.pad(Padding(w.flat_pads()), PadMode::Constant, fill).pool(w.kernel, w.stride, w.dilation);
+}
+
+// The axes of the kernel.
+Axes kernel_axes(const Window& w) {
+  Ints out;
+  for (size_t i = w.kernel.size(); i > 0; i--) out.push_back(-static_cast<int64_t>(i));
+  return out;
 }
 
 Tensor average_pool(const Call& c) {
@@ -118,7 +124,8 @@ Tensor average_pool(const Call& c) {
     rest.before[i] -= asked.before[i];
     rest.after[i] -= asked.after[i];
   }
-  return windows(c[0], w, 0).sum(-1).div(windows(ones, rest, 0).sum(-1));
+  const Axes axes = kernel_axes(w);
+  return windows(c[0], w, 0).sum(axes).div(windows(ones, rest, 0).sum(axes));
 }
 
 Values max_pool(const Call& c) {
@@ -127,7 +134,7 @@ Values max_pool(const Call& c) {
   Window w = window_of(c, spatial);
   if (c.attr_flag("ceil_mode")) round_up(w, spatial);
   const Tensor all = windows(x, w, min_value(x.dtype()));
-  Values out{{all.max(-1), c.type(0)}};
+  Values out{{all.max(kernel_axes(w)), c.type(0)}};
   if (!c.wants(1)) return out;
   // Flat positions in the tensor, walked in the same windows.
   int64_t volume = 1;
@@ -141,8 +148,10 @@ Values max_pool(const Call& c) {
     for (size_t i = box.size(); i-- > 0;) order.push_back(static_cast<int64_t>(i));
     position = position.reshape(reversed).permute(order);
   }
-  const Tensor chosen = all.argmax(-1, true);
-  const Tensor at = windows(position.reshape(box), w, 0).expand(all.shape()).gather(-1, chosen).squeeze(-1);
+  const auto in_a_row = [&](const Tensor& t) { return t.flatten(-static_cast<int64_t>(spatial.size())); };
+  const Tensor flat = in_a_row(all), chosen = flat.argmax(-1, true);
+  const Tensor at =
+      in_a_row(windows(position.reshape(box), w, 0)).expand(flat.shape()).gather(-1, chosen).squeeze(-1);
   Shape planes(x.shape().size(), SInt(1));
   planes[0] = x.size(0);
   planes[1] = x.size(1);
@@ -156,7 +165,7 @@ Tensor lp_pool(const Call& c) {
   Window w = window_of(c, spatial);
   if (c.attr_flag("ceil_mode")) round_up(w, spatial);
   const auto p = static_cast<double>(c.attr_int("p", 2));
-  return windows(c[0].abs().pow(p), w, 0).sum(-1).pow(1 / p);
+  return windows(c[0].abs().pow(p), w, 0).sum(kernel_axes(w)).pow(1 / p);
 }
 
 Axes spatial_axes(const Tensor& x) {

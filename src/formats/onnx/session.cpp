@@ -47,7 +47,8 @@ bool has_reference(const Node& node) {
 
 // A known value as small as it gets: numbers instead of the graph that gives them.
 Value settled(const Value& v) {
-  if (!v.is_tensor() || !v.tensor().numel().is_const() || v.tensor().numel().value() > kSmall) return v.known();
+  if (!v.is_tensor() || !v.tensor().numel().is_const() || v.tensor().numel().value() > kSmall)
+    return v.known();
   const Tensor& t = v.tensor();
   if (t.is_realized()) return v.known();
   const auto numbers = small_elements(t);
@@ -104,8 +105,8 @@ std::vector<ValueInfo> required_inputs(const Model& model) {
 Session::Session(Model model, std::string device) : model_(std::move(model)), device_(std::move(device)) {
   for (const Function& f : model_.functions) functions_[{f.domain, f.name}] = &f;
   if (const auto missing = unsupported_ops(model_); !missing.empty())
-    value_error("{} of the model's ops {} not supported: {}", missing.size(), missing.size() == 1 ? "is" : "are",
-                fmt::join(missing, ", "));
+    value_error("{} of the model's ops {} not supported: {}", missing.size(),
+                missing.size() == 1 ? "is" : "are", fmt::join(missing, ", "));
   read_constants(model_.graph);
   const auto inner = [&](const Node& node) {
     for (const Attribute& a : node.attributes)
@@ -133,7 +134,8 @@ void Session::fold_constants() {
     scope.run_node(node);
     int64_t taken = 0;
     for (const std::string& name : node.inputs)
-      if (!name.empty() && scope.names_[name].is_tensor()) taken += scope.names_[name].tensor().nbytes().value();
+      if (!name.empty() && scope.names_[name].is_tensor())
+        taken += scope.names_[name].tensor().nbytes().value();
     for (const std::string& name : node.outputs) {
       const auto it = scope.names_.find(name);
       if (it == scope.names_.end()) continue;
@@ -161,7 +163,8 @@ Values Session::run(const std::map<std::string, Value>& inputs) const {
       value_error("the model has no input `{}`, only {}", name, fmt::join(names, ", "));
     }
     if (value.is_tensor() && it->type.kind == TypeInfo::Kind::Tensor && value.type() != it->type.element)
-      type_error("input `{}` has to be {}, not {}", name, lathe::onnx::to_string(it->type), value.to_string());
+      type_error("input `{}` has to be {}, not {}", name, lathe::onnx::to_string(it->type),
+                 value.to_string());
     scope.names_[name] = value;
   }
   for (const ValueInfo& i : this->inputs())
@@ -258,7 +261,8 @@ Values Scope::run_function(const Function& function, const Node& node, const Val
   if (inner.calls_ > kMaxCalls) value_error("function {} calls itself", function.name);
   std::vector<Attribute> attributes = node.attributes;
   for (const Attribute& a : function.defaults)
-    if (std::none_of(attributes.begin(), attributes.end(), [&](const Attribute& b) { return b.name == a.name; }))
+    if (std::none_of(attributes.begin(), attributes.end(),
+                     [&](const Attribute& b) { return b.name == a.name; }))
       attributes.push_back(a);
   inner.attributes_ = &attributes;
   for (size_t i = 0; i < function.inputs.size(); i++)

@@ -15,13 +15,13 @@ std::vector<std::string> unsupported_ops(const Model& model);
 // The graph's inputs without those that have an initializer.
 std::vector<ValueInfo> required_inputs(const Model& model);
 
-// Runs a model: the graph of tensors is built anew for the inputs of every run, so their sizes may change from
-// run to run and control flow follows their values; schedules and kernels come from the caches where a graph
-// of the same form ran before.
+// Runs a model: the graph of tensors is built anew for the inputs of every run, so their sizes may change
+// from run to run and control flow follows their values; schedules and kernels come from the caches where a
+// graph of the same form ran before.
 class Session {
  public:
-  // UserError that lists every op of the model which is not supported. Values that follow from the model alone
-  // are computed here.
+  // UserError that lists every op of the model which is not supported. Values that follow from the model
+  // alone are computed here.
   explicit Session(Model model, std::string device = "");
   explicit Session(const std::string& path, std::string device = "")
       : Session(load_model(path), std::move(device)) {}
@@ -57,12 +57,12 @@ class Scope {
   // Runs a graph that stands in an attribute; it sees the names of this scope. ValueError when the number of
   // inputs is another than the graph's.
   Values run(const Graph& graph, const Values& inputs);
+  const Value* find(const std::string& name) const;  // null where no such name is visible
 
  private:
   friend class Session;
   Scope(const Session& session, const Opsets& opsets, const Scope* outer)
       : session_(session), opsets_(opsets), outer_(outer) {}
-  const Value* find(const std::string& name) const;
   Values run_nodes(const Graph& graph);
   void run_node(const Node& node);
   const Function* function_of(const Node& node) const;

@@ -1,6 +1,6 @@
 // Evaluates small tensor graphs on the host. Shapes, axes and indices that a model computes are a handful of
-// numbers: a kernel for each would cost a thousand times more than the numbers are worth, and the graph around
-// them can only be built once they are known.
+// numbers: a kernel for each would cost a thousand times more than the numbers are worth, and the graph
+// around them can only be built once they are known.
 #include "engine/realize.h"
 #include "formats/onnx/value.h"
 #include "uop/eval.h"
@@ -164,7 +164,8 @@ Elements reordered(const UOp& u, const Elements& x, const Sizes& from, const Siz
 Elements converted(const Elements& x, const UOp& u) {
   Elements out;
   for (const Scalar& v : x)
-    out.push_back(u.op() == Op::Cast ? cast_scalar(v, u.dtype()) : bitcast_scalar(v, u.src(0).dtype(), u.dtype()));
+    out.push_back(u.op() == Op::Cast ? cast_scalar(v, u.dtype())
+                                     : bitcast_scalar(v, u.src(0).dtype(), u.dtype()));
   return out;
 }
 

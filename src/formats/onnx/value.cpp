@@ -20,7 +20,8 @@ float decode_e2m1(unsigned bits) {
 
 // An exponent with bias 127 and nothing else.
 float decode_e8m0(unsigned bits) {
-  return bits == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, static_cast<int>(bits) - 127);
+  return bits == 255 ? std::numeric_limits<float>::quiet_NaN()
+                     : std::ldexp(1.0F, static_cast<int>(bits) - 127);
 }
 
 template <class T>
@@ -63,14 +64,15 @@ std::vector<std::byte> read_external(const TensorData& data, const std::string& 
   if (location == data.external.end()) value_error("tensor `{}`: external data without location", data.name);
   const std::filesystem::path relative = std::filesystem::path(location->second).lexically_normal();
   if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
-    value_error("tensor `{}`: external data `{}` is outside of the model's folder", data.name, location->second);
+    value_error("tensor `{}`: external data `{}` is outside of the model's folder", data.name,
+                location->second);
   const MappedFile file((std::filesystem::path(folder) / relative).string());
   const int bits = element_info(data.type)->bits;
   const auto needed = static_cast<uint64_t>((data.count() * bits + 7) / 8);
   const uint64_t offset = number("offset", 0), length = number("length", needed);
   if (length != needed || offset > file.size() || length > file.size() - offset)
-    value_error("tensor `{}` needs {} bytes; its external data is {} bytes from {} of the {} bytes of {}", data.name,
-                needed, length, offset, file.size(), file.path());
+    value_error("tensor `{}` needs {} bytes; its external data is {} bytes from {} of the {} bytes of {}",
+                data.name, needed, length, offset, file.size(), file.path());
   const auto part = file.bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
   return {part.begin(), part.end()};
 }
@@ -141,7 +143,8 @@ Value to_value(const SparseData& data, const std::string& folder, const std::str
   // Positions are flat, or a row of coordinates for each value.
   const size_t rank = data.indices.dims.size() == 2 ? data.dims.size() : 1;
   if (at.size() != stored.size() * rank)
-    value_error("sparse tensor `{}` has {} values and {} indices", data.values.name, stored.size(), at.size());
+    value_error("sparse tensor `{}` has {} values and {} indices", data.values.name, stored.size(),
+                at.size());
   for (size_t i = 0; i < stored.size(); i++) {
     int64_t flat = 0;
     for (size_t k = 0; k < rank; k++) flat = flat * (rank == 1 ? 1 : data.dims[k]) + at[i * rank + k];

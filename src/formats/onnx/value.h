@@ -54,7 +54,8 @@ class Value {
  private:
   ElementType type_ = ElementType::Undefined;
   bool is_known_ = false;
-  std::variant<std::monostate, Tensor, std::shared_ptr<const Strings>, std::shared_ptr<const Values>> content_;
+  std::variant<std::monostate, Tensor, std::shared_ptr<const Strings>, std::shared_ptr<const Values>>
+      content_;
 };
 
 std::vector<int64_t> sizes_of(const Tensor& t);  // RuntimeError for a symbolic shape

@@ -35,8 +35,7 @@ uint64_t Message::varint() {
 
 void Message::take(uint64_t count) {
   if (count > bytes_.size() - at_)
-    return fail(
-        fmt::format("field {} has {} bytes, but {} are left", field_, count, bytes_.size() - at_));
+    return fail(fmt::format("field {} has {} bytes, but {} are left", field_, count, bytes_.size() - at_));
   data_ = bytes_.subspan(at_, static_cast<size_t>(count));
   at_ += static_cast<size_t>(count);
 }
@@ -67,9 +66,7 @@ bool Message::expect(Type type, std::string_view name) {
   return false;
 }
 
-int64_t Message::integer() {
-  return expect(Type::Varint, "an integer") ? static_cast<int64_t>(value_) : 0;
-}
+int64_t Message::integer() { return expect(Type::Varint, "an integer") ? static_cast<int64_t>(value_) : 0; }
 
 float Message::real() {
   float out = 0;
