@@ -294,7 +294,9 @@ TEST_CASE("pooling and convolution") {
   check_values(small.conv_transpose2d(k, {}, {.stride = 2, .padding = 1, .output_padding = 1}),
                {1, 2, 2, 3, 4, 4, 3, 4, 4});
   // The number of elements in a window does not depend on the channel, whose loop stands around it.
-  const auto sums = [](const Tensor& t) { return t.pad(Padding{2, 2, 2, 2}).pool({3, 3}).flatten(-2).sum(-1); };
+  const auto sums = [](const Tensor& t) {
+    return t.pad(Padding{2, 2, 2, 2}).pool({3, 3}).flatten(-2).sum(-1);
+  };
   const Tensor ones = Tensor::from(std::vector<float>(3 * 28 * 28, 1), {1, 3, 28, 28});
   const Tensor means = sums(ones).div(sums(Tensor::constant_of({1, 3, 28, 28}, 1.0)));
   CHECK(means.to_vector<float>() == std::vector<float>(3 * 30 * 30, 1));

@@ -1,5 +1,7 @@
 #include "formats/onnx/call.h"
 
+#include "formats/onnx/session.h"
+
 #include <map>
 
 namespace lathe::onnx {
@@ -97,8 +99,9 @@ std::vector<std::string> Call::attr_texts(std::string_view name) const {
   return a ? a->texts : std::vector<std::string>();
 }
 Value Call::attr_value(std::string_view name) const {
-  return value_of(attribute(name), name, std::optional<Value>(),
-                  [&](const Attribute& a) { return to_value(first_of(a.tensors, name, "a tensor")); });
+  return value_of(attribute(name), name, std::optional<Value>(), [&](const Attribute& a) {
+    return to_value(first_of(a.tensors, name, "a tensor"), scope_.folder());
+  });
 }
 const Graph& Call::attr_graph(std::string_view name) const {
   const Attribute* a = attribute(name);
@@ -107,7 +110,7 @@ const Graph& Call::attr_graph(std::string_view name) const {
 }
 
 int64_t Call::axis(int64_t axis, int64_t rank) {
-  if (axis < -rank || axis > rank) index_error("axis {} of a tensor of rank {}", axis, rank);
+  if (axis < -rank || axis >= rank) index_error("axis {} of a tensor of rank {}", axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 

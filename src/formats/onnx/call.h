@@ -63,7 +63,7 @@ class Call {
     return has(i) ? integers(i) : attr_ints(name, std::move(otherwise));
   }
 
-  // The axis in [0, rank]; an IndexError outside of it.
+  // The axis in [0, rank), counted from the end where it is negative; an IndexError outside of that.
   static int64_t axis(int64_t axis, int64_t rank);
 
  private:
@@ -86,9 +86,9 @@ struct OpRow {
   bool is_random = false;  // gives other values in every run
   template <class F>
     requires std::is_empty_v<F>
-  OpRow(std::string_view name, F, std::string_view domain = "")
+  constexpr OpRow(std::string_view name, F, std::string_view domain = "")
       : name(name), domain(domain), run([](const Call& c) { return as_values(F{}(c)); }) {}
-  OpRow random() const {
+  constexpr OpRow random() const {
     OpRow out = *this;
     out.is_random = true;
     return out;

@@ -40,6 +40,12 @@ const ElementInfo* element_info(ElementType type) {
   return nullptr;
 }
 
+const ElementInfo& known_element(ElementType type) {
+  const ElementInfo* info = element_info(type);
+  if (!info) type_error("there is no element type {}", static_cast<int32_t>(type));
+  return *info;
+}
+
 std::string element_name(ElementType type) {
   const ElementInfo* info = element_info(type);
   return info ? std::string(info->name) : fmt::format("element type {}", static_cast<int32_t>(type));

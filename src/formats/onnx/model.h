@@ -53,6 +53,7 @@ struct ElementInfo {
 };
 // Null where the number is not in the table.
 const ElementInfo* element_info(ElementType type);
+const ElementInfo& known_element(ElementType type);  // TypeError where it is not
 std::string element_name(ElementType type);
 ElementType element_type_of(DType d);
 

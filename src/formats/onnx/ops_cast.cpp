@@ -95,8 +95,7 @@ ElementType wanted(const Call& c) { return static_cast<ElementType>(c.attr_int("
 }  // namespace
 
 Value cast_value(const Value& v, ElementType to, bool saturate, const std::string& round_mode) {
-  const ElementInfo* info = element_info(to);
-  if (!info) type_error("there is no element type {}", static_cast<int32_t>(to));
+  const ElementInfo* info = &known_element(to);
   if (to == v.type()) return v;
   if (to == ElementType::String) return to_strings(v.tensor());
   if (v.is_strings()) return {from_strings(v.strings(), info->dtype), to};
@@ -124,7 +123,7 @@ std::span<const OpRow> cast_ops() {
       {"Cast", [](const Call& c) { return cast_as_asked(c, wanted(c)); }},
       {"CastLike", [](const Call& c) { return cast_as_asked(c, c.type(1)); }},
       {"BitCast",
-       [](const Call& c) { return Value(c[0].bitcast(element_info(wanted(c))->dtype), wanted(c)); }},
+       [](const Call& c) { return Value(c[0].bitcast(known_element(wanted(c)).dtype), wanted(c)); }},
   };
   return rows;
 }

@@ -124,7 +124,8 @@ Values scan_batches(const Call& c, size_t n_inputs) {
 
 Values scan(const Call& c) {
   const auto n = static_cast<size_t>(c.attr_int("num_scan_inputs"));
-  if (n == 0 || n > c.size()) value_error("{} of {} inputs cannot be scanned", n, c.size());
+  if (n == 0 || n > c.size() || (c.opset() < 9 && n == c.size()))
+    value_error("{} of {} inputs cannot be scanned", n, c.size());
   if (c.opset() < 9) return scan_batches(c, n);
   Values states;
   for (size_t i = 0; i + n < c.size(); i++) states.push_back(c.value(i));

@@ -60,9 +60,12 @@ Tensor flat_positions(const Tensor& coordinates, const Numbers& sizes, size_t fi
 Value gather_nd(const Call& c) {
   const Tensor &x = c[0], &at = c[1];
   const Numbers sizes = sizes_of(x), places = sizes_of(at);
+  if (places.empty() || c.attr_int("batch_dims", 0) < 0)
+    value_error("coordinates of {}", c.value(1).to_string());
   const auto batch = static_cast<size_t>(c.attr_int("batch_dims", 0));
   const auto k = static_cast<size_t>(places.back());
-  if (batch + k > sizes.size()) value_error("{} coordinates for a tensor of rank {}", k, sizes.size());
+  if (batch > sizes.size() || k > sizes.size() - batch)
+    value_error("{} coordinates for a tensor of rank {}", k, sizes.size());
   const int64_t batches = product(sizes, 0, batch), span = product(sizes, batch, batch + k);
   const int64_t rest = product(sizes, batch + k, sizes.size());
   Tensor flat = flat_positions(at, sizes, batch).reshape({SInt(batches), SInt(-1)});
@@ -109,6 +112,8 @@ Value scatter_elements(const Call& c) {
 
 Value scatter_nd(const Call& c) {
   const Numbers sizes = sizes_of(c[0]), places = sizes_of(c[1]);
+  if (places.empty() || places.back() > c[0].ndim())
+    value_error("coordinates {} for a tensor of rank {}", c.value(1).to_string(), c[0].ndim());
   const auto k = static_cast<size_t>(places.back());
   const SInt rest = product(sizes, k, sizes.size());
   const Tensor at = flat_positions(c[1], sizes, 0).flatten();
@@ -161,8 +166,9 @@ Value one_hot(const Call& c) {
 }
 
 Tensor reverse_sequence(const Call& c) {
-  const int64_t time = c.attr_int("time_axis", 0), batch = c.attr_int("batch_axis", 1);
   const Tensor& x = c[0];
+  const int64_t time = Call::axis(c.attr_int("time_axis", 0), x.ndim());
+  const int64_t batch = Call::axis(c.attr_int("batch_axis", 1), x.ndim());
   const auto along = [&](const Tensor& t, int64_t axis) {
     Shape s(static_cast<size_t>(x.ndim()), SInt(1));
     s[static_cast<size_t>(axis)] = x.size(axis);

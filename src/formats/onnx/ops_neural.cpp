@@ -79,9 +79,8 @@ Tensor group_normalization(const Call& c) {
 
 // Layer and RMS normalisation are computed in the type that `stash_type` names.
 Tensor stashed(const Call& c) {
-  const ElementInfo* info = element_info(static_cast<ElementType>(c.attr_int("stash_type", 1)));
-  if (!info) value_error("stash_type {} is no element type", c.attr_int("stash_type"));
-  return c[0].cast(join(info->dtype, c[0].dtype()));
+  const ElementInfo& info = known_element(static_cast<ElementType>(c.attr_int("stash_type", 1)));
+  return c[0].cast(join(info.dtype, c[0].dtype()));
 }
 
 Values layer_normalization(const Call& c) {

@@ -21,13 +21,13 @@ struct Range {
   double low, high;
 };
 Range range_of(ElementType type) {
-  const ElementInfo& info = *element_info(type);
+  const ElementInfo& info = known_element(type);
   if (is_unsigned(info.dtype)) return {0, static_cast<double>((int64_t{1} << info.bits) - 1)};
   const auto half = static_cast<double>(int64_t{1} << (info.bits - 1));
   return {-half, half - 1};
 }
 
-bool is_integer(ElementType type) { return is_int(element_info(type)->dtype); }
+bool is_integer(ElementType type) { return is_int(known_element(type).dtype); }
 
 // round(x / scale) + zero, within what the type holds.
 Value quantized(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& zero, ElementType to,
@@ -39,7 +39,7 @@ Value quantized(const Tensor& x, const Tensor& scale, const std::optional<Tensor
   Tensor y = scaled.round();
   if (zero) y = y.add(zero->cast(DType::Float32));
   const Range range = range_of(to);
-  return {y.clamp(Tensor(range.low), Tensor(range.high)).cast(element_info(to)->dtype), to};
+  return {y.clamp(Tensor(range.low), Tensor(range.high)).cast(known_element(to).dtype), to};
 }
 
 Value quantize_linear(const Call& c) {

@@ -131,6 +131,7 @@ std::vector<Stretch> stretches(const Call& c, const std::vector<int64_t>& axes,
     const int64_t from = c[0].size(axes[i]).value();
     const auto width = static_cast<double>(from);
     const double scale = sizes.empty() ? scales.at(i) : static_cast<double>(sizes.at(i)) / width;
+    if (!(scale > 0 && scale < 1e6)) value_error("axis {} is scaled by {}", axes[i], scale);
     out.push_back({from, sizes.empty() ? static_cast<int64_t>(std::floor(width * scale)) : sizes[i], scale});
   }
   const std::string policy = c.attr_text("keep_aspect_ratio_policy", "stretch");

@@ -176,6 +176,7 @@ struct Bins {
 };
 Bins bins_of(double start, double length, int64_t bins, int64_t ratio, int64_t size) {
   const double bin = length / static_cast<double>(bins);
+  if (!(std::abs(bin) < 1e6)) value_error("a region of length {} in {} bins", length, bins);
   Bins out{ratio > 0 ? ratio : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(bin))), {}};
   for (int64_t i = 0; i < bins * out.samples; i++) {
     const double at = start + bin * (static_cast<double>(i) + 0.5) / static_cast<double>(out.samples);
@@ -243,6 +244,8 @@ Tensor non_max_suppression(const Call& c) {
   const std::vector<float> corners = c[0].to_vector<float>(), scores = c[1].to_vector<float>();
   const auto n = static_cast<size_t>(c[0].size(1).value()),
              classes = static_cast<size_t>(c[1].size(1).value());
+  if (!(c[0].shape() == Shape{c[1].size(0), c[1].size(2), SInt(4)}))
+    value_error("boxes {} and scores {} do not go together", c.value(0).to_string(), c.value(1).to_string());
   const int64_t limit = c.integer(2, 0);
   const double most = c.real(3, 0), least = c.real(4, -std::numeric_limits<double>::infinity());
   const bool centred = c.attr_flag("center_point_box");

@@ -62,7 +62,9 @@ Value reshape(const Call& c) {
 
 Value flatten(const Call& c) {
   const Numbers from = c.value(0).shape();
-  const int64_t at = Call::axis(c.attr_int("axis", 1), static_cast<int64_t>(from.size()));
+  // It may stand behind the last axis.
+  const auto rank = static_cast<int64_t>(from.size());
+  const int64_t axis = c.attr_int("axis", 1), at = axis == rank ? rank : Call::axis(axis, rank);
   int64_t rows = 1, columns = 1;
   for (size_t i = 0; i < from.size(); i++) (static_cast<int64_t>(i) < at ? rows : columns) *= from[i];
   return moved(c.value(0), [&](const Tensor& x) { return x.reshape({SInt(rows), SInt(columns)}); });
@@ -218,7 +220,7 @@ Tensor range(const Call& c) {
 
 Tensor eye_like(const Call& c) {
   const int64_t rows = c[0].size(0).value(), columns = c[0].size(1).value();
-  const DType d = c.attribute("dtype") ? element_info(static_cast<ElementType>(c.attr_int("dtype")))->dtype
+  const DType d = c.attribute("dtype") ? known_element(static_cast<ElementType>(c.attr_int("dtype"))).dtype
                                        : c[0].dtype();
   return Tensor::arange(0, rows)
       .unsqueeze(-1)
@@ -232,8 +234,14 @@ Value trilu(const Call& c) {
   return {c.attr_flag("upper", true) ? c[0].triu(k) : c[0].tril(k), c.type(0)};
 }
 
-Tensor depth_to_space(const Call& c) {
+int64_t block_size(const Call& c) {
   const int64_t b = c.attr_int("blocksize");
+  if (b < 1) value_error("blocks of {}", b);
+  return b;
+}
+
+Tensor depth_to_space(const Call& c) {
+  const int64_t b = block_size(c);
   const Tensor& x = c[0];
   const SInt n = x.size(0), depth = x.size(1).value() / (b * b), h = x.size(2), w = x.size(3);
   const bool is_crd = c.attr_text("mode", "DCR") == "CRD";
@@ -243,7 +251,7 @@ Tensor depth_to_space(const Call& c) {
 }
 
 Tensor space_to_depth(const Call& c) {
-  const int64_t b = c.attr_int("blocksize");
+  const int64_t b = block_size(c);
   const Tensor& x = c[0];
   const SInt n = x.size(0), depth = x.size(1), h = x.size(2).value() / b, w = x.size(3).value() / b;
   return x.reshape({n, depth, h, SInt(b), w, SInt(b)})

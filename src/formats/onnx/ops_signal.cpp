@@ -83,12 +83,14 @@ Tensor dft(const Call& c) {
   if (x.imaginary) x.imaginary = x.imaginary->transpose(axis, -1);
   const int64_t size = c[0].size(axis).value();
   const int64_t length = c.integer(1, inverse && one_sided ? 2 * (size - 1) : size);
+  if (length < 1) value_error("a transform of length {}", length);
   return transformed(x, length, one_sided, inverse).transpose(axis, -2);
 }
 
 Tensor stft(const Call& c) {
   const int64_t step = c.integer(1);
   const int64_t length = c.has(3) ? c.integer(3) : c[2].size(0).value();
+  if (step < 1 || length < 1) value_error("frames of {} every {}", length, step);
   Complex x = parts_of(c[0]);  // (batch, samples)
   const auto frames = [&](const Tensor& t) {
     const Tensor f = t.unfold(1, length, step);
@@ -115,6 +117,8 @@ Tensor window(const Call& c, double a, double b, double d) {
 // Triangles between points that are evenly spaced in mel.
 Tensor mel_weight_matrix(const Call& c) {
   const int64_t bands = c.integer(0), length = c.integer(1), rate = c.integer(2), bins = length / 2 + 1;
+  if (bands < 1 || length < 1 || rate < 1)
+    value_error("{} bands of a transform of length {} at {} samples a second", bands, length, rate);
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double low = mel(c.real(3)), step = (mel(c.real(4)) - low) / static_cast<double>(bands + 2);
   std::vector<int64_t> at;

@@ -128,7 +128,10 @@ Pool pool_of(const Call& c) {
                                                    pool.begin() + static_cast<std::ptrdiff_t>(i + n)),
                           next++);
   }
-  for (int64_t column : columns) out.width = std::max(out.width, static_cast<size_t>(column + 1));
+  for (int64_t column : columns) {
+    if (column < 0 || column > (1 << 24)) value_error("column {} of the result", column);
+    out.width = std::max(out.width, static_cast<size_t>(column + 1));
+  }
   if (columns.size() < next) value_error("{} ngram_indexes for {} n-grams", columns.size(), next);
   return out;
 }
@@ -145,6 +148,8 @@ Tensor tf_idf_vectorizer(const Call& c) {
   const auto shortest = static_cast<size_t>(c.attr_int("min_gram_length")),
              longest = static_cast<size_t>(c.attr_int("max_gram_length")),
              skips = static_cast<size_t>(c.attr_int("max_skip_count"));
+  if (shortest < 1 || longest > c.attr_ints("ngram_counts").size() || skips > length)
+    value_error("n-grams from {} to {} with {} skips", shortest, longest, skips);
   std::vector<float> out(rows * pool.width, 0.0F);
   for (size_t row = 0; row < rows; row++)
     for (size_t n = shortest; n <= longest; n++)

@@ -18,6 +18,9 @@ Window window_of(const Call& c, const std::vector<int64_t>& spatial, std::vector
   if (out.kernel.size() != n || out.stride.size() != n || out.dilation.size() != n || pads.size() != 2 * n)
     value_error("kernel_shape, strides, dilations and pads have {}, {}, {} and {} numbers for {} axes",
                 out.kernel.size(), out.stride.size(), out.dilation.size(), pads.size(), n);
+  for (const auto* list : {&out.kernel, &out.stride, &out.dilation})
+    for (int64_t v : *list)
+      if (v < 1) value_error("a kernel, stride or dilation of {}", v);
   const std::string mode = c.attr_text("auto_pad", "NOTSET");
   for (size_t i = 0; i < n; i++) {
     if (mode == "VALID") pads[i] = pads[n + i] = 0;

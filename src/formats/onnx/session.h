@@ -53,7 +53,7 @@ class Scope {
  public:
   explicit Scope(const Session& session) : Scope(session, session.model_.opsets, nullptr) {}
 
-  const std::string& device() const { return session_.device_; }
+  const std::string& folder() const { return session_.model_.folder; }
   // Runs a graph that stands in an attribute; it sees the names of this scope. ValueError when the number of
   // inputs is another than the graph's.
   Values run(const Graph& graph, const Values& inputs);

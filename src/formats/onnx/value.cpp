@@ -135,9 +135,11 @@ Value to_value(const SparseData& data, const std::string& folder, const std::str
   if (!values.is_tensor()) type_error("sparse tensor `{}` of strings", data.values.name);
   const std::vector<int64_t> at = integers(to_value(data.indices, folder, device).tensor());
   const std::vector<Scalar> stored = elements(values.tensor());
+  // Dense, it stands on the host for a while: what a model of any use stores this way is small.
+  constexpr int64_t kMaxDense = int64_t{1} << 24;
   int64_t total = 1;
   for (int64_t d : data.dims)
-    if (d < 0 || __builtin_mul_overflow(total, d, &total) || total > (int64_t{1} << 32))
+    if (d < 0 || __builtin_mul_overflow(total, d, &total) || total > kMaxDense)
       value_error("sparse tensor `{}` has a size of {}", data.values.name, d);
   std::vector<Scalar> dense(static_cast<size_t>(total), cast_scalar(Scalar(0), values.tensor().dtype()));
   // Positions are flat, or a row of coordinates for each value.
@@ -147,8 +149,12 @@ Value to_value(const SparseData& data, const std::string& folder, const std::str
                 at.size());
   for (size_t i = 0; i < stored.size(); i++) {
     int64_t flat = 0;
-    for (size_t k = 0; k < rank; k++) flat = flat * (rank == 1 ? 1 : data.dims[k]) + at[i * rank + k];
-    if (flat < 0 || flat >= total) value_error("sparse tensor `{}` has the index {}", data.values.name, flat);
+    for (size_t k = 0; k < rank; k++) {
+      const int64_t size = rank == 1 ? total : data.dims[k], place = at[i * rank + k];
+      if (place < 0 || place >= size)
+        value_error("sparse tensor `{}` has the index {}", data.values.name, place);
+      flat = flat * size + place;
+    }
     dense[static_cast<size_t>(flat)] = stored[i];
   }
   return {from_elements(dense, to_shape(data.dims), values.tensor().dtype(), device), values.type()};
