@@ -9,6 +9,8 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "engine/counters.h"
+#include "formats/npy.h"
+#include "formats/onnx/session.h"
 #include "formats/safetensors.h"
 #include "nn/datasets.h"
 #include "nn/layers.h"

@@ -1,7 +1,9 @@
 // The lathe command as its users meet it: answers on stdout, the rest on stderr, exit codes 0, 1 and 2.
 #include "base/knobs.h"
 #include "base/mmap.h"
+#include "formats/npy.h"
 #include "formats/safetensors.h"
+#include "tensor/tensor.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,7 @@
 
 #include <cstdlib>
 
+#include "support/onnx_writer.h"
 #include "support/test.h"
 
 using namespace lathe;
@@ -32,7 +35,9 @@ Outcome run(const std::string& arguments) {
 }  // namespace
 
 TEST_CASE("help has examples") {
-  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "trace --help"}) {
+  for (const char* arguments :
+       {"--help", "demo --help", "devices --help", "knobs --help", "trace --help", "onnx --help",
+        "onnx info --help", "onnx run --help", "onnx test --help", "onnx bench --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -79,6 +84,44 @@ TEST_CASE("devices") {
   CHECK(defaults == 1);
   CHECK(has_interp);
   CHECK(test::contains(run("devices").out, "* CPU"));
+}
+
+TEST_CASE("an ONNX model") {
+  test::TempDir dir;
+  const std::string file = dir.file("m.onnx"), quoted = "'" + file + "'";
+  write_file_atomically(file, test::model(test::input("x", 1, {-1, 2}) + test::node("Neg", {"x"}, {"y/z"}) +
+                                          test::output("y/z", 1, {-1, 2})));
+  const Outcome info = run("onnx info --json " + quoted);
+  CHECK(info.code == 0);
+  CHECK(nlohmann::json::parse(info.out).at("ops").at("Neg") == 1);
+  save_npy(Tensor::from({{1.5, -2}}), dir.file("x.npy"));
+  const Outcome ran = run("onnx run --json " + quoted + " --input 'x=" + dir.file("x.npy") + "' --output '" +
+                          dir.file("out") + "'");
+  CHECK(ran.code == 0);
+  CHECK(nlohmann::json::parse(ran.out).at("outputs").at(0).at("type") == "float32[1, 2]");
+  CHECK(load_npy(dir.file("out/y_z.npy")).to_vector<float>() == std::vector<float>{-1.5, 2});
+  CHECK(test::contains(run("onnx run " + quoted + " --input x=ones --dim N=3").out,
+                       "y/z float32[3, 2] -1 -1 -1 -1 -1 -1"));
+  CHECK(nlohmann::json::parse(run("onnx bench --json -n 2 " + quoted).out).at("runs") == 2);
+  // What fails is 1, what was not asked well is 2.
+  CHECK(run("onnx run " + quoted).code == 1);
+  CHECK(run("onnx run " + quoted + " --input nonsense").code == 2);
+  CHECK(run("onnx run /no/such/file").code == 2);
+  CHECK(run("onnx").code == 2);
+  std::filesystem::create_directories(dir.path() / "case/test_data_set_0");
+  std::filesystem::copy(file, dir.path() / "case/model.onnx");
+  write_file_atomically(dir.file("case/test_data_set_0/input_0.pb"),
+                        test::tensor("x", {1, 2}, std::vector<float>{1, 2}));
+  for (const auto& [second, code] : std::initializer_list<std::pair<float, int>>{{-2.0F, 0}, {-3.0F, 1}}) {
+    write_file_atomically(dir.file("case/test_data_set_0/output_0.pb"),
+                          test::tensor("y", {1, 2}, std::vector<float>{-1, second}));
+    const Outcome tested = run("onnx test --json '" + dir.file("case") + "'");
+    CHECK(tested.code == code);
+    const auto json = nlohmann::json::parse(tested.out);
+    CHECK(json.at("total") == 1);
+    CHECK(json.at("failed") == code);
+    CHECK(json.at("failures").size() == static_cast<size_t>(code));
+  }
 }
 
 TEST_CASE("knobs") { CHECK(run("knobs").out == knobs_help()); }
