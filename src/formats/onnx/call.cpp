@@ -121,7 +121,7 @@ const OpRow* find_op(std::string_view domain, std::string_view name) {
     for (const std::span<const OpRow> table :
          {elementwise_ops(), cast_ops(), shape_ops(), index_ops(), reduce_ops(), window_ops(), neural_ops(),
           attention_ops(), control_ops(), quantize_ops(), resize_ops(), sample_ops(), recurrent_ops(),
-          text_ops(), signal_ops(), learning_ops()})
+          text_ops(), signal_ops(), learning_ops(), contrib_ops()})
       for (const OpRow& row : table) out.emplace(Key{row.domain, row.name}, &row);
     return out;
   }();

@@ -123,5 +123,6 @@ std::span<const OpRow> recurrent_ops();
 std::span<const OpRow> text_ops();
 std::span<const OpRow> signal_ops();
 std::span<const OpRow> learning_ops();
+std::span<const OpRow> contrib_ops();
 
 }  // namespace lathe::onnx

@@ -97,6 +97,37 @@ Value qlinear_conv(const Call& c) {
   return quantized(y.cast(DType::Float32).mul(scale), c[6].reshape({}), c[7].reshape({}), c.type(7));
 }
 
+// ---- com.microsoft
+
+// Inputs: a and its scale and zero point, b likewise, scale and zero point of the result.
+template <auto Method>
+Value qlinear_binary(const Call& c) {
+  const auto real = [&](size_t i) {
+    return centred(c[i], c.optional(i + 2), 0).cast(DType::Float32).mul(c[i + 1].reshape({}));
+  };
+  std::optional<Tensor> zero;
+  if (c.has(7)) zero = c[7].reshape({});
+  return quantized((real(0).*Method)(real(3)), c[6].reshape({}), zero, c.type(0));
+}
+
+// Integers times integers, as floats: the scales of a and b are inputs 2 and 3, their zero points 4 and 5.
+Tensor matmul_integer_to_float(const Call& c) {
+  const Tensor product = centred(c[0], c.optional(4), -2).matmul(centred(c[1], c.optional(5), -1));
+  const Tensor y = product.cast(DType::Float32).mul(c[2].reshape({})).mul(spread(c[3], product, -1, 0));
+  return c.has(6) ? y.add(c[6]) : y;
+}
+
+// The first operand is quantised on the way; the second has its scale and zero point in inputs 2 and 3.
+Tensor dynamic_quantize_matmul(const Call& c) {
+  const Values a = dynamic_quantize_linear(c);
+  const Tensor x = centred(a[0].tensor(), a[2].tensor(), 0),
+               product = x.matmul(centred(c[1], c.optional(3), -1));
+  const Tensor y = product.cast(DType::Float32).mul(a[1].tensor()).mul(spread(c[2], product, -1, 0));
+  return c.has(4) ? y.add(c[4]) : y;
+}
+
+constexpr std::string_view kMicrosoft = "com.microsoft";
+
 }  // namespace
 
 std::span<const OpRow> quantize_ops() {
@@ -108,6 +139,12 @@ std::span<const OpRow> quantize_ops() {
       {"QLinearConv", of<qlinear_conv>},
       {"QLinearMatMul", of<qlinear_matmul>},
       {"QuantizeLinear", of<quantize_linear>},
+      {"DequantizeLinear", of<dequantize_linear>, kMicrosoft},
+      {"DynamicQuantizeMatMul", of<dynamic_quantize_matmul>, kMicrosoft},
+      {"MatMulIntegerToFloat", of<matmul_integer_to_float>, kMicrosoft},
+      {"QLinearAdd", of<qlinear_binary<&Tensor::add>>, kMicrosoft},
+      {"QLinearMul", of<qlinear_binary<&Tensor::mul>>, kMicrosoft},
+      {"QuantizeLinear", of<quantize_linear>, kMicrosoft},
   };
   return rows;
 }

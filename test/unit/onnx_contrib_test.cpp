@@ -1,0 +1,100 @@
+// Ops of the domain com.microsoft, against what they stand for.
+#include "formats/onnx/session.h"
+#include "unit/tensor_check.h"
+
+#include <cmath>
+
+#include "support/onnx_writer.h"
+#include "support/test.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+// One node of the op, with inputs i0, i1, … and outputs o0, o1, …
+onnx::Values run(const char* op, const Inputs& inputs, const std::string& attributes = "",
+                 size_t n_outputs = 1) {
+  static const char* const kIn[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7"};
+  static const char* const kOut[] = {"o0", "o1", "o2", "o3"};
+  std::string graph =
+      node(op, {kIn, kIn + inputs.size()}, {kOut, kOut + n_outputs}, attributes, "com.microsoft");
+  std::map<std::string, onnx::Value> given;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    given[kIn[i]] = inputs[i];
+    graph += input(kIn[i], static_cast<int>(onnx::element_type_of(inputs[i].dtype())), {});
+  }
+  for (size_t i = 0; i < n_outputs; i++) graph += output(kOut[i]);
+  const std::string file = model(graph, 21, opset(1, "com.microsoft"));
+  return onnx::Session(onnx::parse_model(std::as_bytes(std::span(file)), op).or_throw()).run(given);
+}
+Tensor first(const char* op, const Inputs& inputs, const std::string& attributes = "") {
+  return run(op, inputs, attributes).at(0).tensor();
+}
+Tensor u8(const std::vector<uint8_t>& v, const Shape& shape) { return Tensor::from(v, shape); }
+
+}  // namespace
+
+TEST_CASE("activations with a bias") {
+  const Tensor x = floats({-1, 0, 2}), b = floats({.5f, .5f, .5f});
+  const auto gelu = [](double v) { return v * 0.5 * (1 + std::erf(v / std::sqrt(2))); };
+  check_values(first("BiasGelu", {x, b}), {gelu(-.5), gelu(.5), gelu(2.5)});
+  check_values(first("Gelu", {x}), {gelu(-1), 0, gelu(2)});
+  check_values(first("FastGelu", {x}), {-0.158808, 0, 1.954598});
+  check_values(first("QuickGelu", {x}), {-1 / (1 + std::exp(1.702)), 0, 2 / (1 + std::exp(-3.404))});
+}
+
+TEST_CASE("products") {
+  const Tensor a = floats({1, 2, 3, 4}, {2, 2}), b = floats({1, 1, 2, 0}, {2, 2});
+  check_values(first("FusedMatMul", {a, b}, attribute("alpha", 2.0F) + attribute("transB", 1)),
+               {6, 4, 14, 12});
+  check_values(first("FusedMatMul", {a, b}, attribute("transA", 1)), {7, 1, 10, 2});
+  // Two rows of four weights in blocks of two, four bits each: (w - 8) * scale, or with zero points of their
+  // own.
+  const Tensor x = floats({1, 2, 3, 4}, {1, 4}), scales = floats({1, 2, .5f, 1});
+  const Tensor packed = u8({0x98, 0x7a, 0x86, 0xf8}, {2, 2, 1});
+  const std::string sizes =
+      attribute("K", 4) + attribute("N", 2) + attribute("bits", 4) + attribute("block_size", 2);
+  check_values(first("MatMulNBits", {x, packed, scales}, sizes),
+               {1 * 0 + 2 * 1 + 2 * (3 * 2 - 4), .5 * -2 + 4 * 7});
+  check_values(first("MatMulNBits", {x, packed, scales, u8({0x77, 0x88}, {2})}, sizes),
+               {1 * 1 + 2 * 2 + 2 * (3 * 3 + 4 * 0), .5 * -2 + 4 * 7});
+}
+
+TEST_CASE("normalisation of sums") {
+  const Tensor x = floats({1, 2, 3, 4}, {1, 4}), skip = floats({1, 0, 1, 0}, {1, 4}),
+               one = floats({1, 1, 1, 2});
+  const onnx::Values out = run("SkipLayerNormalization", {x, skip, one, floats({0, 0, 0, 1})}, "", 4);
+  check_values(out.at(0).tensor(), {-1, -1, 1, 3});
+  check_values(out.at(3).tensor(), {2, 2, 4, 4});
+  const double rms = std::sqrt(40.0 / 4);
+  check_values(
+      run("SkipSimplifiedLayerNormalization", {x, skip, one}, attribute("epsilon", 0.0F), 4).at(0).tensor(),
+      {2 / rms, 2 / rms, 4 / rms, 8 / rms});
+  check_values(first("SimplifiedLayerNormalization", {floats({3, 4, 0, 5}), one}, attribute("epsilon", 0.0F)),
+               {3 / std::sqrt(12.5), 4 / std::sqrt(12.5), 0, 10 / std::sqrt(12.5)});
+  const Tensor words = floats({0, 1, 2, 3, 4, 9}, {3, 2}), places = floats({0, 0, 1, 0}, {2, 2});
+  const onnx::Values embedded = run("EmbedLayerNormalization",
+                                    {Tensor::from({{2, 0}}), Tensor::from({{0, 0}}), words, places,
+                                     floats({0, 0}, {1, 2}), floats({1, 1}), floats({0, 0})},
+                                    "", 2);
+  check_values(embedded.at(0).tensor(), {-1, 1, 0, 0});
+}
+
+TEST_CASE("quantised arithmetic") {
+  const Tensor half = floats({.5f}, {}), zero = u8({10}, {}), quarter = floats({.25f}, {});
+  // (14 - 10) / 2 + (18 - 10) / 2 = 6 = (34 - 10) / 4
+  check_values(
+      first("QLinearAdd", {u8({14, 10}, {2}), half, zero, u8({18, 12}, {2}), half, zero, quarter, zero}),
+      {34, 14});
+  check_values(
+      first("QLinearMul", {u8({14, 10}, {2}), half, zero, u8({18, 12}, {2}), half, zero, quarter, zero}),
+      {42, 10});
+  check_values(first("MatMulIntegerToFloat", {u8({11, 12}, {1, 2}), u8({3, 4}, {2, 1}), half, quarter, zero}),
+               {11.0 / 8});
+  // 0 … 255 is the range that one byte covers exactly.
+  check_values(first("DynamicQuantizeMatMul", {floats({0, 255, 3, 4}, {2, 2}), u8({1, 2}, {2, 1}), half}),
+               {255, 5.5});
+}
