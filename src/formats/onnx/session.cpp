@@ -171,13 +171,18 @@ Values Session::run(const std::map<std::string, Value>& inputs) const {
     if (!scope.names_.count(i.name) && i.type.kind != TypeInfo::Kind::Optional)
       value_error("input `{}` ({}) is missing", i.name, lathe::onnx::to_string(i.type));
   Values out = scope.run_nodes(model_.graph);
+  // Values that live on would be kept up to date with what has run.
+  scope.names_.clear();
   realize(out);
   return out;
 }
 
 const Value* Scope::find(const std::string& name) const {
-  for (const Scope* s = this; s; s = s->outer_)
+  for (const Scope* s = this; s; s = s->outer_) {
     if (const auto it = s->names_.find(name); it != s->names_.end()) return &it->second;
+    if (!s->constants_) continue;
+    if (const auto it = s->constants_->find(name); it != s->constants_->end()) return &it->second;
+  }
   return nullptr;
 }
 
@@ -192,11 +197,10 @@ Values Scope::run(const Graph& graph, const Values& inputs) {
 }
 
 Values Scope::run_nodes(const Graph& graph) {
-  const Names& constants = session_.constants_.at(&graph);
-  for (const auto& [name, value] : constants) names_.emplace(name, value);
+  constants_ = &session_.constants_.at(&graph);
   for (const Node& node : graph.nodes) {
     const bool is_done = std::all_of(node.outputs.begin(), node.outputs.end(), [&](const std::string& name) {
-      return name.empty() || constants.count(name);
+      return name.empty() || constants_->count(name);
     });
     if (!is_done) run_node(node);
   }

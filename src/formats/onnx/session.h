@@ -75,6 +75,7 @@ class Scope {
   const Scope* outer_;
   const std::vector<Attribute>* attributes_ = nullptr;  // of the function that runs
   int calls_ = 0;
+  const Names* constants_ = nullptr;  // of the graph that runs; what stands in names_ comes first
   Names names_;
 };
 
