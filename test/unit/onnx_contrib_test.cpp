@@ -16,18 +16,17 @@ using Inputs = std::vector<Tensor>;
 
 // One node of the op, with inputs i0, i1, … and outputs o0, o1, …
 onnx::Values run(const char* op, const Inputs& inputs, const std::string& attributes = "",
-                 size_t n_outputs = 1) {
-  static const char* const kIn[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7"};
+                 size_t n_outputs = 1, const char* domain = "com.microsoft") {
+  static const char* const kIn[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8"};
   static const char* const kOut[] = {"o0", "o1", "o2", "o3"};
-  std::string graph =
-      node(op, {kIn, kIn + inputs.size()}, {kOut, kOut + n_outputs}, attributes, "com.microsoft");
+  std::string graph = node(op, {kIn, kIn + inputs.size()}, {kOut, kOut + n_outputs}, attributes, domain);
   std::map<std::string, onnx::Value> given;
   for (size_t i = 0; i < inputs.size(); i++) {
     given[kIn[i]] = inputs[i];
     graph += input(kIn[i], static_cast<int>(onnx::element_type_of(inputs[i].dtype())), {});
   }
   for (size_t i = 0; i < n_outputs; i++) graph += output(kOut[i]);
-  const std::string file = model(graph, 21, opset(1, "com.microsoft"));
+  const std::string file = model(graph, 23, opset(1, "com.microsoft"));
   return onnx::Session(onnx::parse_model(std::as_bytes(std::span(file)), op).or_throw()).run(given);
 }
 Tensor first(const char* op, const Inputs& inputs, const std::string& attributes = "") {
@@ -97,4 +96,61 @@ TEST_CASE("quantised arithmetic") {
   // 0 … 255 is the range that one byte covers exactly.
   check_values(first("DynamicQuantizeMatMul", {floats({0, 255, 3, 4}, {2, 2}), u8({1, 2}, {2, 1}), half}),
                {255, 5.5});
+}
+
+TEST_CASE("attention of several heads") {
+  Tensor::manual_seed(1);
+  const auto random = [](const Shape& shape) { return Tensor::randn(shape).realize(); };
+  const auto same = [](const onnx::Value& a, const onnx::Value& b) {
+    CHECK(a.shape() == b.shape());
+    CHECK(a.tensor().allclose(b.tensor(), 1e-4, 1e-5).item<bool>());
+  };
+  const Tensor q = random({2, 3, 8}), k = random({2, 5, 8}), v = random({2, 5, 8});
+  const onnx::Value plain =
+      run("Attention", {q, k, v}, attribute("q_num_heads", 2) + attribute("kv_num_heads", 2), 1, "").at(0);
+  same(run("MultiHeadAttention", {q, k, v}, attribute("num_heads", 2)).at(0), plain);
+  // A bias of the projections, and it taken away again.
+  const Tensor bias = random({24});
+  const Tensor q2 = q.sub(bias.at(Slice{0, 8})), k2 = k.sub(bias.at(Slice{8, 16})),
+               v2 = v.sub(bias.at(Slice{16, 24}));
+  same(run("MultiHeadAttention", {q2, k2, v2, bias}, attribute("num_heads", 2)).at(0), plain);
+  // Keys that a batch does not have.
+  const onnx::Values shorter = run("MultiHeadAttention", {q, k, v, Tensor::zeros({24}), Tensor::from({5, 2})},
+                                   attribute("num_heads", 2));
+  same(shorter.at(0).tensor().at(0), plain.tensor().at(0));
+  const Slice two{0, 2}, second{1, 2};
+  same(shorter.at(0).tensor().at(second),
+       run("Attention", {q.at(second), k.at(second, two), v.at(second, two)},
+           attribute("q_num_heads", 2) + attribute("kv_num_heads", 2), 1, "")
+           .at(0));
+}
+
+TEST_CASE("attention of grouped queries") {
+  Tensor::manual_seed(2);
+  const auto random = [](const Shape& shape) { return Tensor::randn(shape).realize(); };
+  const Tensor q = random({1, 3, 16}), k = random({1, 3, 8}), v = random({1, 3, 8}),
+               past_k = random({1, 2, 2, 4}), past_v = random({1, 2, 2, 4});
+  const Tensor cosine = random({8, 2}), sine = random({8, 2}), at = Tensor::from({{2, 3, 4}}, {DType::Int64});
+  const Tensor last = Tensor::from({4}), total = Tensor::from({5});
+  const onnx::Values fused =
+      run("GroupQueryAttention", {q, k, v, past_k, past_v, last, total, cosine, sine},
+          attribute("num_heads", 4) + attribute("kv_num_heads", 2) + attribute("do_rotary", 1), 3);
+  const auto turned = [&](const Tensor& x, int64_t heads) {
+    return run("RotaryEmbedding", {x, cosine, sine, at}, attribute("num_heads", heads), 1, "").at(0).tensor();
+  };
+  const auto heads = [](const Tensor& x) {
+    return x.reshape({SInt(1), SInt(3), SInt(2), SInt(4)}).transpose(1, 2);
+  };
+  const Tensor all_k = Tensor::cat({past_k, heads(turned(k, 2))}, 2),
+               all_v = Tensor::cat({past_v, heads(v)}, 2);
+  const Tensor four = turned(q, 4).reshape({1, 3, 4, 4}).transpose(1, 2);
+  const Tensor mask = Tensor::constant_of({3, 5}, true).tril(2);
+  const Tensor y = run("Attention", {four, all_k, all_v, mask.realize()}, "", 1, "")
+                       .at(0)
+                       .tensor()
+                       .transpose(1, 2)
+                       .reshape({1, 3, 16});
+  CHECK(fused.at(0).tensor().allclose(y, 1e-4, 1e-5).item<bool>());
+  CHECK(fused.at(1).tensor().allclose(all_k, 1e-4, 1e-5).item<bool>());
+  CHECK(fused.at(2).tensor().allclose(all_v).item<bool>());
 }

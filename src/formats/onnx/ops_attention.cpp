@@ -95,27 +95,28 @@ Tensor flex_attention(const Call& c) {
   return weights.cast(d).matmul(v);
 }
 
-// Pairs of elements turned by an angle of their position (Su et al. 2021). Pairs are neighbours, or an
-// element of the first half and its partner in the second.
-Tensor rotary_embedding(const Call& c) {
-  const Tensor x = split_heads(c[0], c.attr_int("num_heads", 0));  // (batch, heads, length, size)
-  const int64_t size = x.size(-1).value();
-  const int64_t given = c.attr_int("rotary_embedding_dim", 0), turned = given ? given : size;
-  const auto angles = [&](size_t i) {
-    const Tensor table = c.has(3) ? c[i].at(c[3]) : c[i];  // (batch, length, turned / 2)
-    return table.at(ellipsis, Slice{none, turned / 2}).unsqueeze(1);
-  };
-  const Tensor cosine = angles(1), sine = angles(2);
-  const bool neighbours = c.attr_flag("interleaved");
-  const Tensor part = x.at(ellipsis, Slice{none, turned});
-  const Tensor a =
-      neighbours ? part.at(ellipsis, Slice{0, none, 2}) : part.at(ellipsis, Slice{none, turned / 2});
-  const Tensor b =
-      neighbours ? part.at(ellipsis, Slice{1, none, 2}) : part.at(ellipsis, Slice{turned / 2, none});
+// Pairs of elements turned by an angle of their position (Su et al. 2021): x (batch, heads, length, size),
+// the tables (batch, length, half of what is turned). Pairs are neighbours, or an element of the first half
+// and its partner in the second; what the tables do not reach stays.
+Tensor rotated(const Tensor& x, const Tensor& cosines, const Tensor& sines, bool neighbours) {
+  const int64_t half = cosines.size(-1).value(), turned = 2 * half;
+  const Tensor cosine = cosines.unsqueeze(1), sine = sines.unsqueeze(1),
+               part = x.at(ellipsis, Slice{none, turned});
+  const Tensor a = neighbours ? part.at(ellipsis, Slice{0, none, 2}) : part.at(ellipsis, Slice{none, half});
+  const Tensor b = neighbours ? part.at(ellipsis, Slice{1, none, 2}) : part.at(ellipsis, Slice{half, none});
   const Tensor real = a.mul(cosine).sub(b.mul(sine)), imaginary = a.mul(sine).add(b.mul(cosine));
-  Tensor y = neighbours ? Tensor::stack({real, imaginary}, -1).reshape(part.shape())
-                        : Tensor::cat({real, imaginary}, -1);
-  if (turned < size) y = Tensor::cat({y, x.at(ellipsis, Slice{turned, none})}, -1);
+  const Tensor y = neighbours ? Tensor::stack({real, imaginary}, -1).reshape(part.shape())
+                              : Tensor::cat({real, imaginary}, -1);
+  return turned < x.size(-1).value() ? Tensor::cat({y, x.at(ellipsis, Slice{turned, none})}, -1) : y;
+}
+
+Tensor rotary_embedding(const Call& c) {
+  const Tensor x = split_heads(c[0], c.attr_int("num_heads", 0));
+  const int64_t given = c.attr_int("rotary_embedding_dim", 0), turned = given ? given : x.size(-1).value();
+  const auto table = [&](size_t i) {
+    return (c.has(3) ? c[i].at(c[3]) : c[i]).at(ellipsis, Slice{none, turned / 2});
+  };
+  const Tensor y = rotated(x, table(1), table(2), c.attr_flag("interleaved"));
   return c[0].ndim() == 3 ? merge_heads(y) : y;
 }
 
@@ -149,6 +150,92 @@ Values linear_attention(const Call& c) {
   return {y.cast(c[0].dtype()), state.cast(c[0].dtype())};
 }
 
+// ---- com.microsoft
+
+// softmax(q k / sqrt(size) + bias) v, over (batch, heads, length, size).
+Tensor attend(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v,
+              const std::optional<Tensor>& bias) {
+  const double given = c.attr_real("scale", 0), cap = c.attr_real("softcap", 0);
+  const double scale = given > 0 ? given : 1 / std::sqrt(static_cast<double>(q.size(-1).value()));
+  const DType d = q.dtype();
+  Tensor scores = q.matmul(repeat_heads(k, q.size(1)).transpose(-2, -1)).mul(scale).cast(d);
+  if (cap > 0) scores = scores.div(cap).tanh().mul(cap).cast(d);
+  if (bias) scores = scores.add(bias->cast(d));
+  return scores.softmax(-1).cast(d).matmul(repeat_heads(v, q.size(1)));
+}
+
+// Inputs: query, key, value, bias of the three, key padding mask, bias of the scores, past key and value.
+Values multi_head_attention(const Call& c) {
+  const int64_t heads = c.attr_int("num_heads");
+  if (c[0].ndim() != 3 || !c.has(1) || !c.has(2))
+    value_error("packed queries, keys and values are not supported");
+  int64_t begin = 0;
+  const auto projected = [&](size_t i) {
+    Tensor x = c[i];
+    const int64_t width = x.ndim() == 4 ? x.size(1).value() * x.size(3).value() : x.size(2).value();
+    if (c.has(3) && x.ndim() == 3) x = x.add(c[3].at(Slice{begin, begin + width}));
+    begin += width;
+    return split_heads(x, heads);
+  };
+  const Tensor q = projected(0);
+  Tensor k = projected(1), v = projected(2);
+  const int64_t past = c.has(6) ? c[6].size(2).value() : 0;
+  if (c.has(6)) k = Tensor::cat({c[6], k}, 2);
+  if (c.has(7)) v = Tensor::cat({c[7], v}, 2);
+  const int64_t keys = k.size(2).value();
+  const DType d = q.dtype();
+  std::optional<Tensor> bias = c.optional(5);
+  const auto hide = [&](const Tensor& allowed) {
+    const Tensor more = allowed.where(Tensor(0.0, d), Tensor(c.attr_real("mask_filter_value", -10000), d));
+    bias = bias ? bias->add(more) : more;
+  };
+  // One length, or one truth value a key, for each batch.
+  if (c.has(4) && c[4].ndim() == 1)
+    hide(positions(keys).lt(c[4].reshape({c[4].size(0), SInt(1), SInt(1), SInt(1)})));
+  else if (c.has(4))
+    hide(c[4].ne(0).reshape({c[4].size(0), SInt(1), SInt(-1), SInt(keys)}));
+  if (c.attr_flag("unidirectional"))
+    hide(positions(q.size(2).value()).unsqueeze(-1).add(Tensor(past)).ge(positions(keys)));
+  return {merge_heads(attend(c, q, k, v, bias)), k, v};
+}
+
+// Inputs: query, key, value, past key and value, the last position of each batch, the total length, and the
+// tables of the rotary embedding.
+Values group_query_attention(const Call& c) {
+  const int64_t heads = c.attr_int("num_heads"), kv_heads = c.attr_int("kv_num_heads");
+  Tensor q = c[0], k, v;
+  if (c.has(1)) {
+    k = split_heads(c[1], kv_heads);
+    v = split_heads(c[2], kv_heads);
+  } else {
+    // Query, key and value stand side by side.
+    const int64_t size = q.size(-1).value() / (heads + 2 * kv_heads), first = heads * size,
+                  second = first + kv_heads * size;
+    k = split_heads(q.at(ellipsis, Slice{first, second}), kv_heads);
+    v = split_heads(q.at(ellipsis, Slice{second, none}), kv_heads);
+    q = q.at(ellipsis, Slice{none, first});
+  }
+  q = split_heads(q, heads);
+  const int64_t past = c.has(3) ? c[3].size(2).value() : 0, length = q.size(2).value(), keys = past + length;
+  const Tensor at = positions(length).add(Tensor(past));
+  if (c.attr_flag("do_rotary")) {
+    const auto turn = [&](const Tensor& x) {
+      return rotated(x, c[7].at(at).unsqueeze(0), c[8].at(at).unsqueeze(0),
+                     c.attr_flag("rotary_interleaved"));
+    };
+    q = turn(q);
+    k = turn(k);
+  }
+  if (c.has(3)) k = Tensor::cat({c[3], k}, 2);
+  if (c.has(4)) v = Tensor::cat({c[4], v}, 2);
+  const Tensor query = at.unsqueeze(-1), key = positions(keys);
+  Tensor allowed = query.ge(key).bitwise_and(
+      key.le(c[5].cast(DType::Int64).reshape({SInt(-1), SInt(1), SInt(1), SInt(1)})));
+  if (const int64_t window = c.attr_int("local_window_size", -1); window > 0)
+    allowed = allowed.bitwise_and(query.sub(key).lt(Tensor(window)));
+  return {merge_heads(attend(c, q, k, v, as_bias(allowed, q.dtype()))), k, v};
+}
+
 Values causal_conv_with_state(const Call& c) {
   const Tensor &x = c[0], &w = c[1];
   const int64_t kept = w.size(-1).value() - 1, length = x.size(-1).value();
@@ -168,6 +255,8 @@ std::span<const OpRow> attention_ops() {
       {"FlexAttention", of<flex_attention>, "ai.onnx.preview"},
       {"LinearAttention", of<linear_attention>},
       {"RotaryEmbedding", of<rotary_embedding>},
+      {"GroupQueryAttention", of<group_query_attention>, "com.microsoft"},
+      {"MultiHeadAttention", of<multi_head_attention>, "com.microsoft"},
   };
   return rows;
 }
