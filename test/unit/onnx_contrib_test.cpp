@@ -23,7 +23,8 @@ onnx::Values run(const char* op, const Inputs& inputs, const std::string& attrib
   std::map<std::string, onnx::Value> given;
   for (size_t i = 0; i < inputs.size(); i++) {
     given[kIn[i]] = inputs[i];
-    graph += input(kIn[i], static_cast<int>(onnx::element_type_of(inputs[i].dtype())), {});
+    graph +=
+        input(kIn[i], static_cast<int>(onnx::element_type_of(inputs[i].dtype())), onnx::sizes_of(inputs[i]));
   }
   for (size_t i = 0; i < n_outputs; i++) graph += output(kOut[i]);
   const std::string file = model(graph, 23, opset(1, "com.microsoft"));

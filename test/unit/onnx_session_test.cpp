@@ -36,6 +36,8 @@ TEST_CASE("inputs are checked") {
   CHECK(contains(user_error([&] { m.run({{"z", vec({1})}}); }).what(), "no input `z`, only x"));
   CHECK(contains(user_error([&] { m.run({{"x", Tensor::from({1, 2})}}); }).what(),
                  "`x` has to be float32[N], not int32[2]"));
+  CHECK(contains(user_error([&] { m.run({{"x", Tensor::zeros({1, 2})}}); }).what(),
+                 "`x` has to be float32[N], not float32[1, 2]"));
 }
 
 TEST_CASE("one error names all ops that are not supported") {

@@ -56,6 +56,20 @@ Value settled(const Value& v) {
   return Value(from_elements(*numbers, t.shape(), strong(t.dtype()), t.device()), v.type()).known();
 }
 
+// Sizes that the model names or leaves open fit any.
+bool fits(const Value& v, const TypeInfo& type) {
+  if (!(v.is_tensor() || v.is_strings()) || type.kind != TypeInfo::Kind::Tensor) return true;
+  if (v.type() != type.element) return false;
+  if (!type.has_shape) return true;
+  const std::vector<int64_t> sizes = v.shape();
+  bool same = sizes.size() == type.dims.size();
+  for (size_t i = 0; same && i < sizes.size(); i++) {
+    const bool is_number = type.dims[i].find_first_not_of("0123456789") == std::string::npos;
+    same = !is_number || type.dims[i].empty() || type.dims[i] == std::to_string(sizes[i]);
+  }
+  return same;
+}
+
 std::string describe(const Node& node, const Values& inputs) {
   std::string out = fmt::format("running {}", node.op);
   if (!node.name.empty()) out += fmt::format(" `{}`", node.name);
@@ -162,7 +176,7 @@ Values Session::run(const std::map<std::string, Value>& inputs) const {
       for (const ValueInfo& i : all) names.push_back(i.name);
       value_error("the model has no input `{}`, only {}", name, fmt::join(names, ", "));
     }
-    if (value.is_tensor() && it->type.kind == TypeInfo::Kind::Tensor && value.type() != it->type.element)
+    if (!fits(value, it->type))
       type_error("input `{}` has to be {}, not {}", name, lathe::onnx::to_string(it->type),
                  value.to_string());
     scope.names_[name] = value;

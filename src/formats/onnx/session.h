@@ -34,7 +34,7 @@ class Session {
   const std::vector<ValueInfo>& outputs() const { return model_.graph.outputs; }
 
   // The outputs in the order of the graph, realised. ValueError for an input that is missing or unknown,
-  // TypeError for one of another element type.
+  // TypeError for one of another element type or shape.
   Values run(const std::map<std::string, Value>& inputs) const;
 
  private:
