@@ -99,6 +99,7 @@ Taps taps_of(const Resizing& r, const Stretch& s) {
 }
 
 Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch& s) {
+  if (s.from < 1 || s.to < 1) value_error("axis {} cannot go from {} elements to {}", axis, s.from, s.to);
   const Taps taps = taps_of(r, s);
   std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
   Shape along(static_cast<size_t>(x.ndim()), SInt(1));
