@@ -359,12 +359,23 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
 }  // namespace
 
 UOp recombine_divmod(const UOp& sum) {
-  if (count_terms(sum, {Op::FloorMod}) == 0) return {};
+  const auto is_remainder = [](const UOp& base) {
+    return base.op() == Op::FloorMod && base.src(1).is_const() && base.dtype() == DType::WeakInt;
+  };
+  // What is before the last term is simple already: the last one has to be the remainder or to belong to its
+  // quotient.
+  const Term last = last_term(sum);
+  if (last.base.is_const()) return {};
+  const auto may_combine = [&](const UOp& base, int128 factor) {
+    int128 scale = 0;
+    return is_remainder(base) && !__builtin_mul_overflow(factor, base.src(1).value().as_int(), &scale) &&
+           scale != 0 && last.factor % scale == 0;
+  };
+  if (!is_remainder(last.base) && !any_term(sum.src(0), may_combine)) return {};
   const std::optional<LinearSum> s = LinearSum::of(sum);
   if (!s || s->terms.size() < 2) return {};
   for (size_t i = 0; i < s->terms.size(); i++) {
-    const UOp& base = s->terms[i].base;
-    if (base.op() != Op::FloorMod || !base.src(1).is_const() || base.dtype() != DType::WeakInt) continue;
+    if (!is_remainder(s->terms[i].base)) continue;
     if (const auto better = recombine_term(*s, i)) return better->to_uop();
   }
   return {};

@@ -64,7 +64,12 @@ UOp merge_selects(const Match& m) {
 }
 
 UOp merge_select_terms(const UOp& sum) {
-  if (count_terms(sum, {Op::Where}) < 2) return {};
+  // What is before the last term is simple already.
+  const Term last = last_term(sum);
+  if (last.base.op() != Op::Where || !any_term(sum.src(0), [&](const UOp& base, int128) {
+        return base.op() == Op::Where && base.src(0) == last.base.src(0);
+      }))
+    return {};
   std::optional<LinearSum> s = LinearSum::of(sum);
   if (!s) return {};
   auto scaled = [](const UOp& a, const Term& s, const UOp& b, const Term& t) {

@@ -309,11 +309,18 @@ bool extends_normal_product(const UOp& u) {
 
 }  // namespace
 
-size_t count_terms(const UOp& sum, const OpSet& ops) {
-  size_t n = 0;
+namespace {
+int128 factor_of(const UOp& term) { return &base_of(term) == &term ? 1 : term.src(1).value().as_int(); }
+}  // namespace
+
+Term last_term(const UOp& sum) { return {base_of(sum.src(1)), factor_of(sum.src(1))}; }
+
+bool any_term(const UOp& sum, FunctionRef<bool(const UOp& base, int128 factor)> f) {
+  const auto holds = [&](const UOp& term) { return f(base_of(term), factor_of(term)); };
   const UOp* at = &sum;
-  for (; is_weak(*at, Op::Add); at = &at->src(0)) n += ops.contains(base_of(at->src(1)).op());
-  return n + ops.contains(base_of(*at).op());
+  for (; is_weak(*at, Op::Add); at = &at->src(0))
+    if (holds(at->src(1))) return true;
+  return holds(*at);
 }
 
 UOp normalize_sum(const UOp& u) {

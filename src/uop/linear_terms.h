@@ -1,5 +1,6 @@
 // Index expressions as sums of constant multiples, and products as lists of factors.
 #pragma once
+#include "base/function_ref.h"
 #include "base/small_vec.h"
 #include "uop/uop.h"
 
@@ -41,7 +42,7 @@ struct LinearSum {
 
   // nullopt where an intermediate leaves 120 bits or the sum has more than kMaxTerms terms.
   static std::optional<LinearSum> of(const UOp& u);
-  static constexpr size_t kMaxTerms = 128;
+  static constexpr size_t kMaxTerms = 512;
 
   void add(const UOp& base, int128 factor);      // call normalize() afterwards
   bool add_scaled(const UOp& u, int128 factor);  // false as `of`; call normalize() afterwards
@@ -77,8 +78,10 @@ UOp common_factor(std::span<const UOp> list);
 // `x op c` as (x, c), everything else as (u, identity element of op).
 std::pair<UOp, Scalar> pop_const(const UOp& u, Op op);
 
-// Terms of a sum in normal form whose base has one of these ops.
-size_t count_terms(const UOp& sum, const OpSet& ops);
+// Whether `f` holds of some term of a sum in normal form, the last term first.
+bool any_term(const UOp& sum, FunctionRef<bool(const UOp& base, int128 factor)> f);
+// The last term of a weakint sum.
+Term last_term(const UOp& sum);
 // Sums and products of weakints in normal form: like terms combined, operands in structural order, constants
 // last and constant factors distributed over sums. The sources of `u` are in normal form; null where `u` is,
 // too.

@@ -169,8 +169,12 @@ class Matcher {
   template <size_t N, size_t K>
   Matcher(const RuleSet<R, N, K>& set)
       : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
-  explicit Matcher(std::initializer_list<RuleView<R>> sets, FixedPoints fixed_points = FixedPoints::Forgotten)
-      : fixed_point_bit_(fixed_points == FixedPoints::Noted ? detail::new_fixed_point_bit() : 0) {
+  // `entry_rules`: tried once on a node before its sources are visited, where that saves work on them. What
+  // they do the rules of `sets` must do, too.
+  explicit Matcher(std::initializer_list<RuleView<R>> sets, FixedPoints fixed_points = FixedPoints::Forgotten,
+                   const Matcher* entry_rules = nullptr)
+      : entry_rules_(entry_rules),
+        fixed_point_bit_(fixed_points == FixedPoints::Noted ? detail::new_fixed_point_bit() : 0) {
     size_t n = 0;
     for (const RuleView<R>& set : sets) n += set.rules.size();
     rules_.reserve(n);
@@ -210,6 +214,7 @@ class Matcher {
   }
   // False when no rule can apply, judging by the ops of the node and of its first two sources.
   bool may_apply(const UOp& u) const { return *index_.shortlist(u) != 0; }
+  const Matcher* entry_rules() const { return entry_rules_; }
   // Of Node::fixed_points; 0 where fixed points are not noted.
   uint32_t fixed_point_bit() const { return fixed_point_bit_; }
 
@@ -234,6 +239,7 @@ class Matcher {
   RuleIndex index_;
   ReplacementBuilder builder_;
   mutable detail::RuleCounters counters_;
+  const Matcher* entry_rules_ = nullptr;
   uint32_t fixed_point_bit_ = 0;
 };
 

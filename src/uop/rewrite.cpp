@@ -46,6 +46,7 @@ Rewriter::Rewriter(const Matcher<UOp>& rules, RewriteOptions options)
       match_(options_.ctx),
       tracer_(kTraceHook ? rewrite_tracer() : nullptr),
       limit_(static_cast<uint32_t>(std::max(1, knob(Knob::REWRITE_LIMIT)))),
+      entry_rules_(options_.walk ? nullptr : rules_.entry_rules()),
       needs_opening_(options_.bottom_up || options_.gate),
       fixed_point_bit_(needs_opening_ || options_.walk || options_.enter_calls || options_.ctx
                            ? 0
@@ -96,6 +97,8 @@ void Rewriter::step() {
       if (match_.stopped_) return finish(node);
     }
   }
+  if (entry_rules_ && f.next_src == 0)
+    if (UOp r = apply(*entry_rules_, *node)) return replace(keep(std::move(r)), &match_.rule());
   if (!visit_sources()) return;
   if (f.changed) {
     node = keep(rebuild(*node));

@@ -141,6 +141,7 @@ class Rewriter {
   size_t depth_limit_ = 0;
   RewriteTracer* tracer_ = nullptr;
   const uint32_t limit_;
+  const Matcher<UOp>* const entry_rules_;
   const bool needs_opening_;
   const uint32_t fixed_point_bit_;  // 0: fixed points of this rewrite are not noted on nodes
   size_t n_rewrites_ = 0;

@@ -396,6 +396,9 @@ constexpr auto kIndexRules = rules(
     rule(any_op<kLiftedOps>(cast(x), op<Op::Const>()), fn(lift_to_index)),
     rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
+// A sum gets its order as a whole before its parts are visited: term by term, it would be rebuilt for each.
+constexpr auto kEntryRules = rules(rule((x + y).dtype(DType::WeakInt), fn(on_root<normalize_sum>)));
+
 // ---- selections
 // Below c ? t : f, c is true in t and false in f; what two selections of one condition make is selected by
 // it.
@@ -434,6 +437,11 @@ constexpr auto kSimple =
 constexpr auto kSymbolic = kSimple + kBoundsRules + kRingRules + kNarrowRules + kTwoStageRules + kFloatRules +
                            kPowRules + kIndexRules + kSelectRules;
 
+const Matcher<UOp>& entry_rules() {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>(kEntryRules);
+  return *matcher;
+}
+
 }  // namespace
 
 RuleView<UOp> simple_rule_set() { return kSimple; }
@@ -444,13 +452,14 @@ const Matcher<UOp>& simple_rules() {
   return *matcher;
 }
 const Matcher<UOp>& symbolic_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set()}, FixedPoints::Noted);
+  static const Matcher<UOp>* const matcher =
+      new Matcher<UOp>({symbolic_rule_set()}, FixedPoints::Noted, &entry_rules());
   return *matcher;
 }
 
 UOp simplify_lanes(const UOp& u) {
   static const Matcher<UOp>* const matcher =
-      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)}, FixedPoints::Noted);
+      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)}, FixedPoints::Noted, &entry_rules());
   return graph_rewrite(u, *matcher, {.name = "simplify lanes"});
 }
 

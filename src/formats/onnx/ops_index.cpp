@@ -147,6 +147,7 @@ Values top_k(const Call& c) {
   const int64_t k = c.size() > 1 ? c.integer(1) : c.attr_int("k");
   const Tensor x = c[0].transpose(axis, -1);
   const int64_t n = x.size(-1).value();
+  if (k < 0 || k > n) value_error("the {} largest of {}", k, n);
   const Tensor own = x.unsqueeze(-1), other = x.unsqueeze(-2), at = iota(n);
   const Tensor better = c.attr_flag("largest", true) ? other.gt(own) : other.lt(own);
   const Tensor earlier = other.eq(own).bitwise_and(at.lt(at.unsqueeze(-1)));
