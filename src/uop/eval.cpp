@@ -1,7 +1,9 @@
 #include "uop/eval.h"
 
 #include "base/error.h"
+#include "uop/linear_terms.h"
 #include "uop/number_formats.h"
+#include "uop/uop.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,7 +16,6 @@ namespace {
 
 using Folded = std::optional<Scalar>;
 using FoldFunction = Folded (*)(DType, const Scalar*);
-using uint128 = unsigned __int128;
 
 constexpr int128 kWeakLimit = static_cast<int128>(1) << 126;
 
@@ -50,29 +51,6 @@ double multiply_add_odd(double a, double b, double c) {
   return std::bit_cast<double>(bits + ((error > 0) == (sum > 0) ? 1 : -1));
 }
 
-struct Division {
-  int128 quotient, remainder;
-  bool overflow;
-};
-// Towards zero; y != 0.
-Division divide(int128 x, int128 y) {
-  Division r{};
-  if (y == -1)
-    r.overflow = __builtin_sub_overflow(static_cast<int128>(0), x, &r.quotient);
-  else
-    r = {x / y, x % y, false};
-  return r;
-}
-// Rounded down: the remainder has the sign of y.
-Division divide_floor(int128 x, int128 y) {
-  Division r = divide(x, y);
-  if (r.remainder != 0 && (r.remainder < 0) != (y < 0)) {
-    r.quotient--;
-    r.remainder += y;
-  }
-  return r;
-}
-
 // Square and multiply; y >= 0.
 Folded integer_power(int128 x, int128 y, DType d) {
   int128 result = 1;
@@ -105,12 +83,15 @@ Folded of_number(DType d, const Scalar* s) {
   const bool overflow = Checked(integer(s[0], d), integer(s[1], d), &v);
   return exact(overflow, v, d);
 }
-template <auto Divide, int128 Division::* Part>
+// A quotient or a remainder, which divide by -1 by hand: there the least integer overflows.
+template <auto Divide, bool IsQuotient>
 Folded of_division(DType d, const Scalar* s) {
-  const int128 y = is_float(d) ? 0 : integer(s[1], d);
+  const int128 x = is_float(d) ? 0 : integer(s[0], d), y = is_float(d) ? 0 : integer(s[1], d);
   if (y == 0) return std::nullopt;
-  const Division r = Divide(integer(s[0], d), y);
-  return exact(r.overflow && Part == &Division::quotient, r.*Part, d);
+  if (y != -1) return exact(false, Divide(x, y), d);
+  int128 negated = 0;
+  const bool overflow = IsQuotient && __builtin_sub_overflow(static_cast<int128>(0), x, &negated);
+  return exact(overflow, negated, d);
 }
 template <auto F>
 Folded of_bits(DType d, const Scalar* s) {
@@ -142,10 +123,10 @@ constexpr FoldFunction mul = of_number<std::multiplies<double>{}, [](int128 x, i
   return __builtin_mul_overflow(x, y, out);
 }>;
 
-constexpr FoldFunction cdiv = of_division<divide, &Division::quotient>;
-constexpr FoldFunction cmod = of_division<divide, &Division::remainder>;
-constexpr FoldFunction floordiv = of_division<divide_floor, &Division::quotient>;
-constexpr FoldFunction floormod = of_division<divide_floor, &Division::remainder>;
+constexpr FoldFunction cdiv = of_division<std::divides<int128>{}, true>;
+constexpr FoldFunction cmod = of_division<std::modulus<int128>{}, false>;
+constexpr FoldFunction floordiv = of_division<floor_div, true>;
+constexpr FoldFunction floormod = of_division<floor_mod, false>;
 
 constexpr FoldFunction bit_xor = of_bits<std::bit_xor<int128>{}>;
 constexpr FoldFunction bit_or = of_bits<std::bit_or<int128>{}>;
@@ -260,6 +241,14 @@ std::optional<Scalar> eval(Op op, DType dtype, std::span<const Scalar> srcs) {
     for (const Scalar& s : srcs)
       if (s.is_invalid()) return s;
   return function(dtype, srcs.data());
+}
+
+std::optional<Scalar> eval(const UOp& u, std::span<const Scalar> srcs) {
+  if (u.op() == Op::Cast) return cast_scalar(srcs[0], u.dtype());
+  SmallVec<Scalar, 3> values(srcs);
+  if (has_flag(u.op(), kComparison))
+    for (Scalar& v : values) v = cast_scalar(v, join(u.src(0).dtype(), u.src(1).dtype()));
+  return eval(u.op(), u.dtype(), values);
 }
 
 bool has_eval(Op op) { return kFold[static_cast<int>(op)] != nullptr; }

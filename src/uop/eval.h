@@ -10,6 +10,8 @@
 
 namespace lathe {
 
+class UOp;
+
 // Value of `op` with result type `dtype`. Sources are first put on the grid of `dtype`, except those that
 // have a type of their own: shift counts, the condition of Where, and both sides of a comparison, which
 // compares exact numeric values (a caller with a weak side commits it first).
@@ -22,6 +24,10 @@ namespace lathe {
 // shifts all bits out. No value for ops that do not fold, integer division by zero, negative shift counts,
 // zero to a negative integer power, and integer-only ops of float type.
 std::optional<Scalar> eval(Op op, DType dtype, std::span<const Scalar> srcs);
+
+// Value of an ALU op or a Cast from those of its sources. Both sides of a comparison are committed to the
+// type they meet in first, as they are when the program runs.
+std::optional<Scalar> eval(const UOp& u, std::span<const Scalar> srcs);
 
 // Whether constants fold through `op` at all.
 bool has_eval(Op op);

@@ -9,29 +9,25 @@ bool is_scalar_stack(const UOp& u) { return u.op() == Op::Stack && u.n_srcs() > 
 
 // Lane `i` of a constant operand, null where it is none.
 UOp constant_lane(const UOp& u, size_t i) {
-  const UOp& lane = is_scalar_stack(u) && u.n_srcs() > 1 ? u.src(i) : is_scalar_stack(u) ? u.src(0) : u;
+  const UOp& lane = is_scalar_stack(u) ? u.src(u.n_srcs() > 1 ? i : 0) : u;
   return lane.is_const() ? lane : UOp();
 }
 
 // The value of one lane; null where it does not fold.
 UOp fold_lane(const UOp& u, size_t lane) {
   SmallVec<Scalar, 3> values;
-  DType common = DType::Bool;
   for (const UOp& s : u.srcs()) {
     const UOp c = constant_lane(s, lane);
     if (!c) return {};
     values.push_back(c.value());
-    if (!c.is_invalid()) common = join(common, s.dtype());
   }
-  // Both sides of a comparison are committed to the type they meet in, as they are when the program runs.
-  if (has_flag(u.op(), kComparison))
-    for (Scalar& v : values) v = cast_scalar(v, common);
-  const std::optional<Scalar> v = eval(u.op(), u.dtype(), {values.data(), values.size()});
-  if (!v) return {};
-  return v->is_invalid() ? invalid() : constant(u.dtype(), *v);
+  const std::optional<Scalar> v = eval(u, values);
+  return v ? constant(u.dtype(), *v) : UOp();
 }
 
 }  // namespace
+
+UOp fold_scalars(const UOp& u) { return fold_lane(u, 0); }
 
 UOp fold_constants(const Match& m) {
   const UOp& u = m.root();
@@ -52,7 +48,7 @@ UOp fold_constants(const Match& m) {
     out.push_back(fold_lane(u, i));
     if (!out.back()) return {};
   }
-  return stack({out.data(), out.size()});
+  return stack(out);
 }
 
 UOp fold_cast_of_constant(const Match& m) {
@@ -73,7 +69,7 @@ UOp fold_bitcast_of_constant(const Match& m) {
     if (!lane.is_const() || lane.dtype() != x.dtype()) return {};
     lanes.push_back(fold(lane));
   }
-  return lanes.empty() ? UOp() : stack({lanes.data(), lanes.size()});
+  return lanes.empty() ? UOp() : stack(lanes);
 }
 
 UOp fold_single_value(const Match& m) {

@@ -6,6 +6,7 @@
 namespace lathe {
 
 // ---- fold.cpp: constants ----
+UOp fold_scalars(const UOp& u);      // an op over Consts as a Const; null where it is none or does not fold
 UOp fold_constants(const Match& m);  // an op over Consts and Stacks of Consts
 UOp fold_cast_of_constant(const Match& m);
 UOp fold_bitcast_of_constant(const Match& m);

@@ -1,12 +1,12 @@
 #include "uop/matcher.h"
 
-#include "uop/derive.h"
 #include "uop/eval.h"
+#include "uop/fold.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
-#include <set>
 #include <tuple>
 
 namespace lathe {
@@ -14,6 +14,10 @@ namespace lathe {
 using pat::NodeKind;
 using pat::PatNode;
 using pat::SrcMode;
+
+// Stands for a missing source in sets of ops.
+constexpr Op kNoSource = static_cast<Op>(kNumOps);
+static_assert(kNumOps < 128, "an OpSet has room for it");
 
 UOp Match::fit(const UOp& u) const {
   UOp r = u;
@@ -71,16 +75,19 @@ void RuleIndex::add_form(const PatternForm& form, const PatNode* nodes, uint16_t
   }
 }
 
-// Ops that a form accepts as source `src` of its root; `none`: it also accepts a root with fewer sources.
-OpSet RuleIndex::ops_of_source(const Form& form, int src, bool* none) const {
+// Ops that a form accepts as source `src` of its root, with kNoSource where it accepts a root with fewer
+// sources.
+OpSet RuleIndex::ops_of_source(const Form& form, int src) const {
   const Step* steps = &steps_[form.first_step];
   const Step& root = steps[0];
-  const bool listed = root.mode == SrcMode::Each || (root.mode != SrcMode::Any && src < root.n_srcs);
-  *none = root.mode == SrcMode::Each || !listed;
-  if (!listed) return root.mode == SrcMode::Exact ? OpSet{} : pat::kEveryOp;
+  const bool each = root.mode == SrcMode::Each,
+             listed = each || (root.mode != SrcMode::Any && src < root.n_srcs);
+  const OpSet none = each || !listed ? pat::just(kNoSource) : OpSet{};
+  if (!listed) return root.mode == SrcMode::Exact ? none : none | pat::kEveryOp;
   for (int i = 1; i < form.n_steps; i++)
-    if (steps[i].parent == 0 && (steps[i].src == src || steps[i].src == kEverySrc)) return steps[i].ops;
-  return pat::kEveryOp;
+    if (steps[i].parent == 0 && (steps[i].src == src || steps[i].src == kEverySrc))
+      return none | steps[i].ops;
+  return none | pat::kEveryOp;
 }
 
 namespace {
@@ -91,12 +98,11 @@ struct OpClasses {
   std::vector<std::vector<bool>> accepts;  // by class, then form
 };
 
-OpClasses classify(const std::vector<OpSet>& ops, const std::vector<bool>& none) {
+OpClasses classify(const std::vector<OpSet>& ops) {
   OpClasses r;
   for (int o = 0; o <= kNumOps; o++) {
     std::vector<bool> accepts(ops.size());
-    for (size_t i = 0; i < ops.size(); i++)
-      accepts[i] = o == kNumOps ? none[i] : ops[i].contains(static_cast<Op>(o));
+    for (size_t i = 0; i < ops.size(); i++) accepts[i] = ops[i].contains(static_cast<Op>(o));
     const auto it = std::find(r.accepts.begin(), r.accepts.end(), accepts);
     r.class_of[o] = static_cast<uint8_t>(it - r.accepts.begin());
     if (it == r.accepts.end()) r.accepts.push_back(std::move(accepts));
@@ -110,13 +116,8 @@ void RuleIndex::build_root(Op op, const std::vector<uint16_t>& forms) {
   OpClasses classes[2];
   for (int src = 0; src < 2; src++) {
     std::vector<OpSet> ops;
-    std::vector<bool> none;
-    for (uint16_t f : forms) {
-      bool accepts_none = false;
-      ops.push_back(ops_of_source(forms_[f], src, &accepts_none));
-      none.push_back(accepts_none);
-    }
-    classes[src] = classify(ops, none);
+    for (const uint16_t f : forms) ops.push_back(ops_of_source(forms_[f], src));
+    classes[src] = classify(ops);
   }
   auto table = std::make_unique<RootTable>();
   table->class0 = classes[0].class_of;
@@ -199,10 +200,8 @@ void ReplacementBuilder::add(const RuleInfo& rule, const PatNode* nodes) {
     const PatNode& n = nodes[rule.right + i];
     Step step{Op::Const, DType::Void, n.n_srcs, n.var, 0};
     if (n.var < 0 && n.kind == NodeKind::Node) {
-      for (int o = 0; o < kNumOps; o++)
-        if (n.ops.contains(static_cast<Op>(o))) step.op = static_cast<Op>(o);
-      for (int d = 0; d < kNumDTypes; d++)
-        if (n.dtypes == uint32_t{1} << d) step.dtype = static_cast<DType>(d);
+      step.op = pat::first_op(n.ops);
+      if (std::has_single_bit(n.dtypes)) step.dtype = static_cast<DType>(std::countr_zero(n.dtypes));
     } else if (n.var < 0) {
       step.var = -2;
       step.literal = static_cast<uint16_t>(literals_.size());
@@ -215,29 +214,14 @@ void ReplacementBuilder::add(const RuleInfo& rule, const PatNode* nodes) {
 
 namespace {
 
-// A constant where `op` folds over constants, else null.
-UOp fold(Op op, std::span<const UOp> srcs) {
-  if (srcs.empty() || srcs.size() > 3 || !has_eval(op)) return {};
-  Scalar values[3];
-  for (size_t i = 0; i < srcs.size(); i++) {
-    if (!srcs[i].is_const()) return {};
-    values[i] = srcs[i].value();
-  }
-  if (has_flag(op, kComparison) && srcs[0].dtype() != srcs[1].dtype()) {
-    const DType d = join(srcs[0].dtype(), srcs[1].dtype());
-    for (Scalar& v : values) v = cast_scalar(v, d);
-  }
-  const DType d = derive_dtype(op, srcs, {});
-  const std::optional<Scalar> v = eval(op, d, {values, srcs.size()});
-  return v ? constant(d, *v) : UOp();
-}
-
 UOp make_replacement_node(Op op, DType dtype, std::span<const UOp> srcs) {
   if (op == Op::Cast) return cast(srcs[0], dtype);
   if (op == Op::Bitcast) return bitcast(srcs[0], dtype);
-  if (dtype == DType::Void)
-    if (UOp folded = fold(op, srcs)) return folded;
-  return UOp::make(op, dtype, srcs);
+  const UOp made = UOp::make(op, dtype, srcs);
+  const bool folds = dtype == DType::Void && !srcs.empty() && has_eval(op) &&
+                     std::all_of(srcs.begin(), srcs.end(), [](const UOp& s) { return s.is_const(); });
+  const UOp folded = folds ? fold_scalars(made) : UOp();
+  return folded ? folded : made;
 }
 
 }  // namespace
@@ -266,48 +250,28 @@ namespace {
 using RuleKey = std::tuple<std::string, uint32_t, uint32_t, std::string>;
 
 // Leaked on purpose: static matchers may die after any static here would.
-struct Registry {
+struct Counters {
   std::mutex mutex;
-  std::set<const detail::RuleCounters*> alive;
-  std::map<RuleKey, uint64_t>
-      retired;  // counts of matchers that are gone; node-based, so its keys stay in place
+  std::map<RuleKey, std::atomic<uint64_t>> by_rule;  // node-based: keys and counters stay in place
 };
-Registry& registry() {
-  static Registry* const r = new Registry;
-  return *r;
+Counters& counters() {
+  static Counters* const c = new Counters;
+  return *c;
 }
-RuleKey key_of(const RuleInfo& r) { return {r.file, r.line, r.column, r.name}; }
 
 }  // namespace
 
-void detail::RuleCounters::start(std::vector<const RuleInfo*> rules) {
-  rules_ = std::move(rules);
-  counts_ = std::make_unique<std::atomic<uint64_t>[]>(rules_.size());
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  r.alive.insert(this);
-  for (const RuleInfo* rule : rules_) r.retired.try_emplace(key_of(*rule), 0);
-}
-
-detail::RuleCounters::~RuleCounters() {
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  r.alive.erase(this);
-  for (size_t i = 0; i < rules_.size(); i++)
-    r.retired[key_of(*rules_[i])] += counts_[i].load(std::memory_order_relaxed);
+std::atomic<uint64_t>& detail::rule_counter(const RuleInfo& r) {
+  std::lock_guard lock(counters().mutex);
+  return counters().by_rule[{r.file, r.line, r.column, r.name}];
 }
 
 std::vector<RuleStat> rule_stats() {
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  std::map<RuleKey, uint64_t> counts = r.retired;
-  for (const detail::RuleCounters* c : r.alive)
-    for (size_t i = 0; i < c->rules_.size(); i++)
-      counts[key_of(*c->rules_[i])] += c->counts_[i].load(std::memory_order_relaxed);
+  std::lock_guard lock(counters().mutex);
   std::vector<RuleStat> stats;
-  for (const auto& [key, matches] : counts) {
-    const RuleKey& kept = r.retired.find(key)->first;
-    stats.push_back({std::get<0>(kept), std::get<1>(kept), std::get<2>(kept), std::get<3>(kept), matches});
+  for (const auto& [key, matches] : counters().by_rule) {
+    const auto& [file, line, column, name] = key;
+    stats.push_back({file, line, column, name, matches.load(std::memory_order_relaxed)});
   }
   return stats;
 }

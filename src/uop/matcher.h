@@ -71,10 +71,6 @@ class RuleIndex {
     Test test;
     uint16_t literal;  // index in literals_
   };
-  struct NodeCheck {
-    uint16_t step;
-    pat::NodeTest test;
-  };
   struct RootTable {
     std::array<uint8_t, kNumOps + 1> class0, class1;  // index kNumOps: no such source
     int n_classes1 = 1;
@@ -82,7 +78,7 @@ class RuleIndex {
   };
 
   void add_form(const PatternForm& form, const pat::PatNode* nodes, uint16_t rule);
-  OpSet ops_of_source(const Form& form, int src, bool* none) const;
+  OpSet ops_of_source(const Form& form, int src) const;
   void build_root(Op op, const std::vector<uint16_t>& forms);
   bool fits(const Step& step, const UOp& u) const;
 
@@ -117,33 +113,18 @@ class ReplacementBuilder {
 
 namespace detail {
 
-// Counters of one matcher, known to rule_stats().
-class RuleCounters {
- public:
-  RuleCounters() = default;
-  ~RuleCounters();
-  RuleCounters(const RuleCounters&) = delete;
-  RuleCounters& operator=(const RuleCounters&) = delete;
-  void start(std::vector<const RuleInfo*> rules);
-  void count(size_t rule) { counts_[rule].fetch_add(1, std::memory_order_relaxed); }
-
- private:
-  friend std::vector<RuleStat> lathe::rule_stats();
-  std::vector<const RuleInfo*> rules_;
-  std::unique_ptr<std::atomic<uint64_t>[]> counts_;
-};
+// How often the rule has applied, of rule_stats(); one counter for all matchers.
+std::atomic<uint64_t>& rule_counter(const RuleInfo& rule);
 
 // Which results stand for "does not apply".
-inline bool is_no_result(const UOp& r, const UOp& root) { return !r || r == root; }
-inline bool is_no_result(bool r, const UOp&) { return !r; }
-template <class T>
-bool is_no_result(const std::optional<T>& r, const UOp&) {
-  return !r.has_value();
-}
-template <class T>
-  requires requires(const T& r) { r.empty(); }
-bool is_no_result(const T& r, const UOp&) {
-  return r.empty();
+template <class R>
+bool is_no_result(const R& r, [[maybe_unused]] const UOp& root) {
+  if constexpr (std::same_as<R, UOp>)
+    return !r || r == root;
+  else if constexpr (requires { r.empty(); })
+    return r.empty();
+  else
+    return !r;
 }
 
 // Names the rule and the node in errors thrown by the functions of rules.
@@ -165,7 +146,7 @@ uint32_t new_fixed_point_bit();  // 0 when all are taken: then nothing is noted
 template <class R>
 class Matcher {
  public:
-  Matcher() { finish(); }
+  Matcher() { index_.finish(); }
   template <size_t N, size_t K>
   Matcher(const RuleSet<R, N, K>& set)
       : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
@@ -175,16 +156,14 @@ class Matcher {
                    const Matcher* entry_rules = nullptr)
       : entry_rules_(entry_rules),
         fixed_point_bit_(fixed_points == FixedPoints::Noted ? detail::new_fixed_point_bit() : 0) {
-    size_t n = 0;
-    for (const RuleView<R>& set : sets) n += set.rules.size();
-    rules_.reserve(n);
     for (const RuleView<R>& set : sets)
       for (const RuleEntry<R>& entry : set.rules) {
         rules_.push_back(entry);
-        index_.add(rules_.back().info, set.nodes);
-        builder_.add(rules_.back().info, set.nodes);
+        counters_.push_back(&detail::rule_counter(entry.info));
+        index_.add(entry.info, set.nodes);
+        builder_.add(entry.info, set.nodes);
       }
-    finish();
+    index_.finish();
   }
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
@@ -205,7 +184,7 @@ class Matcher {
       if (!index_.match(form, u, m)) continue;
       R result = apply(form.rule, u, m);
       if (!detail::is_no_result(result, u)) {
-        counters_.count(form.rule);
+        counters_[form.rule]->fetch_add(1, std::memory_order_relaxed);
         return result;
       }
       if (m.stopped_) break;
@@ -219,12 +198,6 @@ class Matcher {
   uint32_t fixed_point_bit() const { return fixed_point_bit_; }
 
  private:
-  void finish() {
-    index_.finish();
-    std::vector<const RuleInfo*> infos;
-    for (const RuleEntry<R>& r : rules_) infos.push_back(&r.info);
-    counters_.start(std::move(infos));
-  }
   R apply(size_t rule, const UOp& u, Match& m) const {
     const RuleEntry<R>& entry = rules_[rule];
     m.rule_ = &entry.info;
@@ -236,9 +209,9 @@ class Matcher {
   }
 
   std::vector<RuleEntry<R>> rules_;
+  std::vector<std::atomic<uint64_t>*> counters_;  // of each rule
   RuleIndex index_;
   ReplacementBuilder builder_;
-  mutable detail::RuleCounters counters_;
   const Matcher* entry_rules_ = nullptr;
   uint32_t fixed_point_bit_ = 0;
 };

@@ -16,6 +16,7 @@
 #include "uop/uop.h"
 
 #include <array>
+#include <bit>
 #include <source_location>
 #include <span>
 
@@ -210,12 +211,6 @@ inline constexpr OpSet kLateOps = {Op::Sub, Op::Neg, Op::FDiv, Op::CDiv, Op::CMo
 
 namespace detail {
 
-constexpr int op_count(const OpSet& ops) {
-  int n = 0;
-  for (int i = 0; i < kNumOps; i++) n += ops.contains(static_cast<Op>(i));
-  return n;
-}
-
 // Variables bound in every form of a left side.
 constexpr uint32_t check_left(const pat::PatNode* nodes, int n) {
   if (n > pat::kMaxPattern) pattern_error::pattern_is_too_long();
@@ -247,14 +242,10 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
       continue;
     }
     if (node.kind != pat::NodeKind::Node) continue;
-    if (op_count(node.ops) != 1) pattern_error::right_side_needs_a_single_op();
+    if (!(node.ops == pat::just(pat::first_op(node.ops)))) pattern_error::right_side_needs_a_single_op();
     if (node.mode != pat::SrcMode::Exact) pattern_error::right_side_needs_exact_sources();
-    uint32_t dtypes = 0;
-    for (int k = 0; k < kNumDTypes; k++) dtypes += node.dtypes >> k & 1;
-    bool stated_by_op = false;
-    for (int k = 0; k < kNumOps; k++)
-      if (node.ops.contains(static_cast<Op>(k))) stated_by_op = kOpTable[k].dtype_rule == DTypeRule::Arg;
-    if (dtypes != 1 && (stated_by_op || node.dtypes != pat::kEveryDType))
+    const bool stated_by_op = info(pat::first_op(node.ops)).dtype_rule == DTypeRule::Arg;
+    if (std::popcount(node.dtypes) != 1 && (stated_by_op || node.dtypes != pat::kEveryDType))
       pattern_error::right_side_needs_a_dtype();
   }
 }

@@ -84,6 +84,13 @@ constexpr OpSet just(Op op) {
 }
 inline constexpr uint32_t kEveryDType = (uint32_t{1} << kNumDTypes) - 1;
 
+// Of a set that is not empty.
+constexpr Op first_op(const OpSet& s) {
+  int i = 0;
+  while (i + 1 < kNumOps && !s.contains(static_cast<Op>(i))) i++;
+  return static_cast<Op>(i);
+}
+
 struct PatNode {
   OpSet ops = kEveryOp;
   uint32_t dtypes = kEveryDType;  // bit i: DType i is accepted
@@ -163,11 +170,9 @@ template <int N>
 inline constexpr bool kIsPat<Pat<N>> = true;
 
 // What may stand for the sources of an op besides patterns.
-struct AnySrcs {
+struct Unlisted {
   static constexpr int kSize = 0;
-};
-struct NoSrcs {
-  static constexpr int kSize = 0;
+  SrcMode mode;  // Any, or Exact for none
 };
 struct EachSrc {
   static constexpr int kSize = 1;
@@ -183,8 +188,7 @@ concept Operand = Pattern<T> || Number<T>;
 template <class... T>
 concept Operands = (Operand<T> && ...) && (Pattern<T> || ...);
 template <class T>
-concept Source =
-    Operand<T> || std::same_as<T, AnySrcs> || std::same_as<T, NoSrcs> || std::same_as<T, EachSrc>;
+concept Source = Operand<T> || std::same_as<T, Unlisted> || std::same_as<T, EachSrc>;
 
 template <int N>
 constexpr const Pat<N>& to_source(const Pat<N>& p) {
@@ -207,8 +211,7 @@ constexpr Pat<1> to_source(std::floating_point auto v) {
   p.n[0].literal = {Literal::Kind::Float, 0, static_cast<double>(v)};
   return p;
 }
-constexpr AnySrcs to_source(AnySrcs s) { return s; }
-constexpr NoSrcs to_source(NoSrcs s) { return s; }
+constexpr Unlisted to_source(Unlisted s) { return s; }
 constexpr EachSrc to_source(EachSrc s) { return s; }
 
 template <class T>
@@ -219,10 +222,8 @@ namespace pattern_detail {
 template <int N, class S>
 constexpr void append(Pat<N>& to, int& at, const S& s) {
   PatNode& root = to.n[0];
-  if constexpr (std::same_as<S, AnySrcs>) {
-    root.mode = root.n_srcs ? SrcMode::AtLeast : SrcMode::Any;
-  } else if constexpr (std::same_as<S, NoSrcs>) {
-    root.mode = SrcMode::Exact;
+  if constexpr (std::same_as<S, Unlisted>) {
+    root.mode = s.mode == SrcMode::Any && root.n_srcs ? SrcMode::AtLeast : s.mode;
   } else if constexpr (std::same_as<S, EachSrc>) {
     root.mode = SrcMode::Each;
     root.n_srcs = 1;
@@ -307,9 +308,9 @@ inline constexpr Pat<1> inv = pattern_detail::invalid_pattern();
 
 // ---- ops
 // Stands last among the sources: any number of further sources.
-constexpr pat::AnySrcs any_srcs() { return {}; }
+constexpr pat::Unlisted any_srcs() { return {pat::SrcMode::Any}; }
 // A node without sources.
-constexpr pat::NoSrcs no_srcs() { return {}; }
+constexpr pat::Unlisted no_srcs() { return {pat::SrcMode::Exact}; }
 // Stands alone: every source matches `p`, a pattern of one unnamed node.
 constexpr pat::EachSrc each_src(const pat::Pat<1>& p) {
   if (p.n[0].var >= 0 || p.n[0].kind == pat::NodeKind::Choice) pattern_error::each_src_takes_one_plain_node();
@@ -357,21 +358,25 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
 namespace pat {
 
 // ---- operators: the same graphs as the operators of uop.h
-#define LATHE_PATTERN_BINARY(spelling, name)                 \
-  template <class A, class B>                                \
-    requires Operands<A, B>                                  \
-  constexpr auto operator spelling(const A& l, const B& r) { \
-    return op<Op::name>(l, r);                               \
+#define LATHE_PATTERN_BINARY(function, name)        \
+  template <class A, class B>                       \
+    requires Operands<A, B>                         \
+  constexpr auto function(const A& l, const B& r) { \
+    return op<Op::name>(l, r);                      \
   }
-LATHE_PATTERN_BINARY(+, Add)
-LATHE_PATTERN_BINARY(*, Mul)
-LATHE_PATTERN_BINARY(/, FloorDiv)
-LATHE_PATTERN_BINARY(%, FloorMod)
-LATHE_PATTERN_BINARY(&, And)
-LATHE_PATTERN_BINARY(|, Or)
-LATHE_PATTERN_BINARY(^, Xor)
-LATHE_PATTERN_BINARY(<<, Shl)
-LATHE_PATTERN_BINARY(>>, Shr)
+LATHE_PATTERN_BINARY(operator+, Add)
+LATHE_PATTERN_BINARY(operator*, Mul)
+LATHE_PATTERN_BINARY(operator/, FloorDiv)
+LATHE_PATTERN_BINARY(operator%, FloorMod)
+LATHE_PATTERN_BINARY(operator&, And)
+LATHE_PATTERN_BINARY(operator|, Or)
+LATHE_PATTERN_BINARY(operator^, Xor)
+LATHE_PATTERN_BINARY(operator<<, Shl)
+LATHE_PATTERN_BINARY(operator>>, Shr)
+LATHE_PATTERN_BINARY(lt, CmpLt)
+LATHE_PATTERN_BINARY(ne, CmpNe)
+LATHE_PATTERN_BINARY(maximum, Max)
+LATHE_PATTERN_BINARY(pow, Pow)
 #undef LATHE_PATTERN_BINARY
 
 // Graphs hold no Neg and no Sub: these are the forms that take their place. Late rules write op<Op::Sub>(x,
@@ -405,18 +410,6 @@ LATHE_PATTERN_UNARY(cast, Cast)
 LATHE_PATTERN_UNARY(bitcast, Bitcast)
 #undef LATHE_PATTERN_UNARY
 
-#define LATHE_PATTERN_PAIR(function, name)          \
-  template <class A, class B>                       \
-    requires Operands<A, B>                         \
-  constexpr auto function(const A& l, const B& r) { \
-    return op<Op::name>(l, r);                      \
-  }
-LATHE_PATTERN_PAIR(lt, CmpLt)
-LATHE_PATTERN_PAIR(ne, CmpNe)
-LATHE_PATTERN_PAIR(maximum, Max)
-LATHE_PATTERN_PAIR(pow, Pow)
-#undef LATHE_PATTERN_PAIR
-
 template <Pattern P>
 constexpr auto logical_not(const P& p) {
   return ne(p, true);
@@ -428,12 +421,12 @@ constexpr auto operator!(const P& p) {
 template <class A, class B>
   requires Operands<A, B>
 constexpr auto eq(const A& l, const B& r) {
-  return ne(ne(l, r), true);
+  return !ne(l, r);
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr auto ge(const A& l, const B& r) {
-  return ne(lt(l, r), true);
+  return !lt(l, r);
 }
 template <class A, class B, class C>
   requires Operands<A, B, C>
