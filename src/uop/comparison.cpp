@@ -7,8 +7,6 @@
 namespace lathe {
 namespace {
 
-UOp number(int128 v) { return constant(Scalar(v)); }
-int128 magnitude(int128 v) { return v < 0 ? -v : v; }
 int128 ceil_div(int128 a, int128 b) { return -floor_div(-a, b); }
 // Constants of comparisons stay below this, so that the products below fit.
 constexpr int128 kLimit = static_cast<int128>(1) << 100;
@@ -25,7 +23,7 @@ UOp signed_base(const Term& t) { return t.factor < 0 ? -t.base : t.base; }
 std::optional<std::pair<UOp, int128>> floor_division(const UOp& u) {
   if (u.op() != Op::FloorDiv || u.dtype() != DType::WeakInt || !u.src(1).is_const()) return std::nullopt;
   const int128 d = u.src(1).value().as_int();
-  if (!small(d * 1) || d == 0 || magnitude(d) >= static_cast<int128>(1) << 24) return std::nullopt;
+  if (d == 0 || magnitude(d) >= static_cast<int128>(1) << 24) return std::nullopt;
   return std::pair{u.src(0), d};
 }
 
@@ -53,8 +51,7 @@ UOp lt_constant(const UOp& x, int128 c) {
   const int128 g = gcd(rest.terms_gcd(), c);
   const std::optional<IntInterval> low = interval_of(ones);
   if (rest.terms.empty() || g <= 1 || !low || low->lo < 0 || low->hi >= g) return {};
-  for (Term& t : rest.terms) t.factor /= g;
-  return lt(rest.to_uop(), number(c / g));
+  return lt(rest.divide_terms(g).to_uop(), number(c / g));
 }
 
 // c < X.
@@ -130,8 +127,7 @@ UOp fold_ne(const UOp& u) {
   if (g == 1 && s->constant == 0 && !(s->terms.size() == 1 && s->terms[0].factor == -1)) return {};
   s->constant = 0;
   const int128 sign = s->terms.size() == 1 && s->terms[0].factor < 0 ? -1 : 1;
-  for (Term& t : s->terms) t.factor /= g * sign;
-  return ne(s->to_uop(), number(c / g * sign));
+  return ne(s->divide_terms(g * sign).to_uop(), number(c / g * sign));
 }
 
 UOp fold_simplex(const UOp& u) {
@@ -200,7 +196,7 @@ UOp fold_clauses(const UOp& u) {
   // One order for equal sets of clauses, so that equal gates are one node.
   std::sort(kept.begin(), kept.end(), [](const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; });
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-  const UOp chain = join_operands({kept.data(), kept.size()}, u.op(), absorbing);
+  const UOp chain = join_operands(kept, u.op(), absorbing);
   return chain == u ? UOp() : chain;
 }
 

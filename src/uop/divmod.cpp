@@ -9,10 +9,8 @@
 namespace lathe {
 namespace {
 
-UOp number(int128 v) { return constant(Scalar(v)); }
 UOp floor_quotient(const UOp& x, int128 c) { return alu(Op::FloorDiv, {x, number(c)}); }
 UOp floor_remainder(const UOp& x, int128 c) { return alu(Op::FloorMod, {x, number(c)}); }
-int128 magnitude(int128 v) { return v < 0 ? -v : v; }
 
 // Nested divisions are simplified while a division is, and the same ones come up again and again: results are
 // kept until the outermost division is done.
@@ -38,11 +36,11 @@ class NestedSimplifier {
 thread_local int NestedSimplifier::depth_ = 0;
 thread_local std::unordered_map<UOp, UOp> NestedSimplifier::memo_;
 
-// x = c*quotient + remainder, where remainder lies in one period of c: quotient is x//c and remainder is x%c.
 struct Division {
   LinearSum quotient, remainder;
 };
 
+// x = c*quotient + remainder, where remainder lies in one period of c: quotient is x//c and remainder is x%c.
 std::optional<Division> divide_in_period(const LinearSum& x, int128 c, std::span<const int128> residues) {
   Division out;
   out.remainder.constant = floor_mod(x.constant, c);
@@ -76,7 +74,7 @@ std::optional<Division> divide_by_congruence(const LinearSum& x, int128 c) {
     SmallVec<int128, 8> chosen = residues;
     for (size_t k = 0; k < open.size(); k++)
       if (choice >> k & 1) chosen[open[k]] -= c;
-    if (auto found = divide_in_period(x, c, {chosen.data(), chosen.size()})) return found;
+    if (auto found = divide_in_period(x, c, chosen)) return found;
   }
   return std::nullopt;
 }
@@ -151,7 +149,7 @@ std::optional<Reduced> reduce_by_gcd(const LinearSum& x, int128 c) {
   if (g <= 1 || x.terms.empty() || (c < 0 && rest != 0)) return std::nullopt;
   Reduced r{x, g, rest};
   r.x.constant = (x.constant - rest) / g;
-  for (Term& t : r.x.terms) t.factor /= g;
+  r.x.divide_terms(g);
   return r;
 }
 
@@ -242,20 +240,18 @@ UOp remainder_by_constant(const UOp& x, int128 c) {
 
 // ---- divisors known at run time only
 
-struct SymbolicSplit {
-  LinearSum whole, rest;  // x = whole*y + rest
-};
-std::optional<SymbolicSplit> split_exact(const UOp& x, const UOp& y) {
-  SymbolicSplit out;
+// x = quotient*y + remainder, where terms divide by y.
+std::optional<Division> split_exact(const UOp& x, const UOp& y) {
+  Division out;
   bool any = false;
   for (const UOp& t : split_operands(x, Op::Add)) {
     const UOp q = t.is_const() ? UOp() : divide_exact(t, y);
     any = any || q;
-    if (!(q ? out.whole.add_scaled(q, 1) : out.rest.add_scaled(t, 1))) return std::nullopt;
+    if (!(q ? out.quotient.add_scaled(q, 1) : out.remainder.add_scaled(t, 1))) return std::nullopt;
   }
   if (!any) return std::nullopt;
-  out.whole.normalize();
-  out.rest.normalize();
+  out.quotient.normalize();
+  out.remainder.normalize();
   return out;
 }
 
@@ -264,8 +260,8 @@ UOp fold_symbolic(Op op, const UOp& x, const UOp& y) {
   if (x == y) return number(div ? 1 : 0);
   if (const UOp q = divide_exact(x, y)) return div ? q : number(0);
   if (const auto s = split_exact(x, y)) {
-    const UOp rest = alu(op, {s->rest.to_uop(), y});
-    return div ? s->whole.to_uop() + rest : rest;
+    const UOp rest = alu(op, {s->remainder.to_uop(), y});
+    return div ? s->quotient.to_uop() + rest : rest;
   }
   // (g*a)//(g*b) == a//b and (g*a)%(g*b) == g*(a%b) for g != 0; were g 0, the original would divide by 0.
   const UOp both[2] = {x, y};
@@ -309,18 +305,6 @@ std::optional<int128> constant_difference(const LinearSum& a, const UOp& b) {
   return d.constant - a.constant;
 }
 
-// Takes m*d*q for every term q of the quotient out of the sum; false where one is missing.
-bool take_multiples(LinearSum& s, const LinearSum& quotient, int128 scale) {
-  for (const Term& q : quotient.terms) {
-    const auto it = std::find_if(s.terms.begin(), s.terms.end(), [&](const Term& t) {
-      return t.base == q.base && t.factor == q.factor * scale;
-    });
-    if (it == s.terms.end()) return false;
-    s.terms.erase(it);
-  }
-  return true;
-}
-
 // One step for the remainder term at position i.
 std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
   const Term rem = s.terms[i];
@@ -337,7 +321,7 @@ std::optional<LinearSum> recombine_term(const LinearSum& s, size_t i) {
   if (!quotient || quotient->terms.empty()) return std::nullopt;
   LinearSum rest = s;
   rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(i));
-  if (LinearSum all = rest; take_multiples(all, *quotient, scale)) {
+  if (LinearSum all = rest; all.take_multiple(*quotient) == scale) {
     all.constant -= scale * quotient->constant;
     if (!all.add_scaled(b, rem.factor)) return std::nullopt;
     return all.normalize();

@@ -16,26 +16,6 @@ constexpr OpSet kIrreducible = {Op::Const, Op::Special, Op::Range, Op::Param};
 // A gate of more clauses, or an index of more nodes, is left alone: each clause simplifies the index anew.
 constexpr size_t kMaxClauses = 16, kMaxIndexNodes = 1000;
 
-// `s` with m*X replaced by m*by, for the largest share of X that all its terms allow; false where X does not
-// occur.
-bool replace_in_sum(LinearSum& s, const LinearSum& x, const UOp& by) {
-  if (x.terms.empty() || x.constant != 0) return false;
-  LinearSum out = s;
-  int128 share = 0;
-  for (const Term& t : x.terms) {
-    const auto it =
-        std::find_if(out.terms.begin(), out.terms.end(), [&](const Term& o) { return o.base == t.base; });
-    if (it == out.terms.end() || it->factor % t.factor != 0) return false;
-    const int128 m = it->factor / t.factor;
-    if (share != 0 && m != share) return false;
-    share = m;
-    out.terms.erase(it);
-  }
-  out.add(by, share);
-  s = std::move(out.normalize());
-  return true;
-}
-
 // `u` with the expression x replaced, also where x is part of a larger sum. Does not look into addresses and
 // ends of Ranges, which hold outside of the gate too.
 UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
@@ -43,10 +23,12 @@ UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
   Substitution now({{x, by}});
   for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index && n.op() != Op::Range; })) {
     if (n == x) continue;
-    if (pattern && pattern->terms.size() > 1 && n.op() == Op::Add && n.dtype() == DType::WeakInt) {
+    if (pattern && pattern->terms.size() > 1 && pattern->constant == 0 && n.op() == Op::Add &&
+        n.dtype() == DType::WeakInt) {
       std::optional<LinearSum> s = LinearSum::of(n);
-      if (s && replace_in_sum(*s, *pattern, by)) {
+      if (const auto m = s ? s->take_multiple(*pattern) : std::nullopt) {
         for (Term& t : s->terms) t.base = now(t.base);
+        s->add(by, *m);
         now.put(n, s->normalize().to_uop());
         continue;
       }
@@ -203,8 +185,7 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   if (clauses.size() > kMaxClauses || toposort(u).size() > kMaxIndexNodes) return u.bounds();
   const SmallVec<Bound, 4> bounds = bounds_of(clauses);
   std::vector<Known> terms;
-  if (gate.is_const(Scalar(false)) || !narrow_terms({bounds.data(), bounds.size()}, terms))
-    return std::nullopt;
+  if (gate.is_const(Scalar(false)) || !narrow_terms(bounds, terms)) return std::nullopt;
   Bounds out = u.bounds();
   auto narrow_by = [&](UOp form) {
     for (size_t i = 0; i < terms.size(); i++)
@@ -232,35 +213,26 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
 UOp simplify_gate(const UOp& gate) {
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   if (clauses.size() < 2 || clauses.size() > kMaxClauses || has_address(gate)) return gate;
-  struct Ranked {
-    UOp clause;
-    int uses;         // other clauses that contain its expression
-    size_t position;  // keeps the order of clauses that are used equally often
-  };
-  SmallVec<Ranked, 8> ranked;
+  // Minus the number of other clauses that contain its expression, and the position, of each clause.
+  SmallVec<std::pair<int, size_t>, 8> ranked;
   for (const UOp& clause : clauses) {
     const std::optional<BoundClause> b = bound_clause(clause);
     int uses = 0;
     if (b)
       for (const UOp& other : clauses)
         uses += !(other == clause) && !(replace_expression(other, b->x, constant(0)) == other);
-    ranked.push_back({clause, uses, ranked.size()});
+    ranked.push_back({-uses, ranked.size()});
   }
-  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return a.uses != b.uses ? a.uses > b.uses : a.position < b.position;
-  });
+  std::sort(ranked.begin(), ranked.end());
   SmallVec<UOp, 8> kept;
   bool changed = false;
-  for (const Ranked& r : ranked) {
-    if (std::find(kept.begin(), kept.end(), r.clause) != kept.end()) {
-      changed = true;
-      continue;
-    }
-    const UOp so_far = join_operands({kept.data(), kept.size()}, Op::And, constant(Scalar(true)));
-    kept.push_back(kept.empty() ? r.clause : simplify_under(so_far, r.clause));
-    changed = changed || !(kept.back() == r.clause);
+  for (const auto& [uses, position] : ranked) {
+    const UOp& clause = clauses[position];
+    if (std::find(kept.begin(), kept.end(), clause) != kept.end()) continue;
+    kept.push_back(kept.empty() ? clause : simplify_under(join_operands(kept, Op::And, {}), clause));
+    changed = changed || !(kept.back() == clause);
   }
-  return changed ? simplify(join_operands({kept.data(), kept.size()}, Op::And, {})) : gate;
+  return changed || kept.size() < clauses.size() ? simplify(join_operands(kept, Op::And, {})) : gate;
 }
 
 namespace {

@@ -12,6 +12,7 @@ constexpr int128 kLimit = static_cast<int128>(1) << 120;  // sums of a few such 
 
 bool in_limit(int128 v) { return v < kLimit && v > -kLimit; }
 
+bool is_weak(const UOp& u, Op op) { return u.op() == op && u.dtype() == DType::WeakInt; }
 bool is_int_const(const UOp& u) { return u.is_const() && (u.value().is_int() || u.value().is_bool()); }
 
 bool multiply(int128 a, int128 b, int128* out) {
@@ -42,8 +43,7 @@ std::optional<Product> product_of(const UOp& u) {
     if (content == 1) continue;
     if (!multiply(p.constant, content, &p.constant)) return std::nullopt;
     s->constant /= content;
-    for (Term& t : s->terms) t.factor /= content;
-    f = s->to_uop();
+    f = s->divide_terms(content).to_uop();
   }
   std::sort(p.factors.begin(), p.factors.end(), structurally_before);
   return p;
@@ -99,27 +99,23 @@ UOp join_operands(std::span<const UOp> operands, Op op, const UOp& identity) {
 void LinearSum::add(const UOp& base, int128 factor) { terms.push_back({base, factor}); }
 
 bool LinearSum::add_scaled(const UOp& u, int128 factor) {
-  struct Part {
-    UOp u;
-    int128 factor;
-  };
-  SmallVec<Part, 8> stack{{u, factor}};
+  SmallVec<Term, 8> stack{{u, factor}};
   while (!stack.empty()) {
-    Part p = stack.back();
+    Term t = stack.back();
     stack.pop_back();
-    if (p.u.op() == Op::Add && p.u.dtype() == DType::WeakInt) {
-      stack.push_back({p.u.src(1), p.factor});
-      stack.push_back({p.u.src(0), p.factor});
-    } else if (p.u.op() == Op::Mul && p.u.dtype() == DType::WeakInt && is_int_const(p.u.src(1))) {
-      if (!multiply(p.factor, p.u.src(1).value().as_int(), &p.factor)) return false;
-      stack.push_back({p.u.src(0), p.factor});
-    } else if (is_int_const(p.u)) {
+    if (is_weak(t.base, Op::Add)) {
+      stack.push_back({t.base.src(1), t.factor});
+      stack.push_back({t.base.src(0), t.factor});
+    } else if (is_weak(t.base, Op::Mul) && is_int_const(t.base.src(1))) {
+      if (!multiply(t.factor, t.base.src(1).value().as_int(), &t.factor)) return false;
+      stack.push_back({t.base.src(0), t.factor});
+    } else if (is_int_const(t.base)) {
       int128 value = 0;
-      if (!multiply(p.u.value().as_int(), p.factor, &value) || !in_limit(constant + value)) return false;
+      if (!multiply(t.base.value().as_int(), t.factor, &value) || !in_limit(constant + value)) return false;
       constant += value;
     } else {
       if (terms.size() >= kMaxTerms) return false;
-      terms.push_back({p.u, p.factor});
+      terms.push_back(std::move(t));
     }
   }
   return true;
@@ -162,6 +158,26 @@ int128 LinearSum::terms_gcd() const {
   return g;
 }
 
+LinearSum& LinearSum::divide_terms(int128 c) {
+  for (Term& t : terms) t.factor /= c;
+  return *this;
+}
+
+std::optional<int128> LinearSum::take_multiple(const LinearSum& x) {
+  SmallVec<Term, 8> rest = terms;
+  std::optional<int128> m;
+  for (const Term& t : x.terms) {
+    const auto it = std::find_if(rest.begin(), rest.end(), [&](const Term& o) { return o.base == t.base; });
+    if (it == rest.end() || it->factor % t.factor != 0 ||
+        m.value_or(it->factor / t.factor) != it->factor / t.factor)
+      return std::nullopt;
+    m = it->factor / t.factor;
+    rest.erase(it);
+  }
+  if (m) terms = std::move(rest);
+  return m;
+}
+
 std::optional<IntInterval> interval_of(const LinearSum& s) {
   IntInterval out{s.constant, s.constant};
   for (const Term& t : s.terms) {
@@ -190,10 +206,9 @@ int128 const_factor(const UOp& u) {
     for (const UOp& lane : u.srcs()) g = gcd(g, lane.op() == Op::Stack ? 1 : const_factor(lane));
     return g;
   }
-  if (u.op() == Op::Mul) {
-    if (is_int_const(u.src(0))) return u.src(0).value().as_int();
-    return is_int_const(u.src(1)) ? u.src(1).value().as_int() : 1;
-  }
+  if (u.op() == Op::Mul)
+    for (const UOp& f : u.srcs())
+      if (is_int_const(f)) return f.value().as_int();
   if (u.op() == Op::Param && u.param().multiple_of != 0) return u.param().multiple_of;
   return 1;
 }
@@ -282,11 +297,8 @@ namespace {
 
 // The base of a term in normal form.
 const UOp& base_of(const UOp& term) {
-  return term.op() == Op::Mul && term.dtype() == DType::WeakInt && is_int_const(term.src(1)) ? term.src(0)
-                                                                                             : term;
+  return is_weak(term, Op::Mul) && is_int_const(term.src(1)) ? term.src(0) : term;
 }
-
-bool is_weak(const UOp& u, Op op) { return u.op() == op && u.dtype() == DType::WeakInt; }
 
 // u = sum + t where the sum is in normal form and t comes after its last term: nothing to do.
 bool extends_normal_sum(const UOp& u) {
@@ -371,7 +383,7 @@ UOp normalize_chain(const UOp& u) {
   SmallVec<UOp, 8> largest;
   for (size_t i = 0; i < kept.size(); i++)
     if (u.op() != Op::Max || !exceeded(i)) largest.push_back(kept[i]);
-  const UOp chain = join_operands({largest.data(), largest.size()}, u.op(), {});
+  const UOp chain = join_operands(largest, u.op(), {});
   return chain == u ? UOp() : chain;
 }
 

@@ -19,6 +19,7 @@ constexpr int128 floor_mod(int128 a, int128 b) {
   const int128 r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+constexpr int128 magnitude(int128 v) { return v < 0 ? -v : v; }
 // Non-negative; gcd(0, x) is |x|.
 constexpr int128 gcd(int128 a, int128 b) {
   while (b != 0) {
@@ -26,8 +27,10 @@ constexpr int128 gcd(int128 a, int128 b) {
     a = b;
     b = r;
   }
-  return a < 0 ? -a : a;
+  return magnitude(a);
 }
+
+inline UOp number(int128 v) { return constant(Scalar(v)); }
 
 struct Term {
   UOp base;  // neither a sum, nor a constant, nor a product with a constant
@@ -49,7 +52,10 @@ struct LinearSum {
   LinearSum& normalize();
   // Terms first, left-associated, then the constant.
   UOp to_uop() const;
-  int128 terms_gcd() const;  // of the factors; 0 without terms
+  int128 terms_gcd() const;           // of the factors; 0 without terms
+  LinearSum& divide_terms(int128 c);  // every factor by c, which divides it
+  // Takes m times the terms of `x` out and returns m; nothing where the sum does not have them for any m.
+  std::optional<int128> take_multiple(const LinearSum& x);
 };
 
 // Inclusive bounds of a sum; nullopt where a bound leaves 120 bits.
