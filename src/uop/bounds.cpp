@@ -1,6 +1,7 @@
 // Inclusive value ranges. Interval arithmetic on integers and booleans; floats only where a rule below says
 // so, else the whole type. A result that could leave its type's range gives the whole range: arithmetic wraps
 // there.
+#include "uop/derive.h"
 #include "uop/linear_terms.h"
 #include "uop/uop.h"
 
@@ -209,20 +210,14 @@ bool needs_sources(const Node* n) {
 }  // namespace
 
 const Bounds& UOp::bounds() const {
-  if (const Bounds* known = node_->bounds.load(std::memory_order_acquire)) return *known;
-  std::vector<std::pair<const Node*, uint32_t>> work{{node_, 0}};
-  while (!work.empty()) {
-    auto& [n, next] = work.back();
-    if (needs_sources(n) && next < n->n_srcs) {
-      const Node* s = n->src_begin()[next++].node();
-      if (!s->bounds.load(std::memory_order_acquire)) work.emplace_back(s, 0);
-      continue;
-    }
-    auto* made = new Bounds(compute(UOp(n)));
-    const Bounds* expected = nullptr;
-    if (!n->bounds.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) delete made;
-    work.pop_back();
-  }
+  derive_upwards(
+      node_, [](const Node* n) { return n->bounds.load(std::memory_order_acquire) != nullptr; },
+      needs_sources,
+      [](const Node* n) {
+        auto* made = new Bounds(compute(UOp(n)));
+        const Bounds* expected = nullptr;
+        if (!n->bounds.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) delete made;
+      });
   return *node_->bounds.load();
 }
 

@@ -1,11 +1,11 @@
 #include "uop/derive.h"
 
-#include <mutex>
-#include <unordered_map>
-#include <unordered_set>
-
 namespace lathe {
 namespace {
+
+const std::string* intern_device(const std::string& name) {
+  return intern(name, hash_bytes(name.data(), name.size()));
+}
 
 Hash128 shape_hash(const Shape& s) {
   Hash128 h{0, s.size()};
@@ -34,7 +34,7 @@ const Shape* alu_shape(std::span<const UOp> srcs) {
   if (all_same) return first;
   SmallVec<Shape, 3> shapes;
   for (const UOp& s : srcs) shapes.push_back(s.shape());
-  return intern_shape(broadcast_shapes({shapes.data(), shapes.size()}));
+  return intern_shape(broadcast_shapes(shapes));
 }
 
 const Shape* index_shape(std::span<const UOp> srcs) {
@@ -44,7 +44,7 @@ const Shape* index_shape(std::span<const UOp> srcs) {
   Shape out;
   for (const UOp& i : srcs.subspan(1))
     for (const SInt& d : i.shape()) out.push_back(d);
-  for (size_t i = n; i < base.size(); i++) out.push_back(base[i]);
+  out.append(base.begin() + n, base.end());
   return intern_shape(out);
 }
 
@@ -77,7 +77,7 @@ const Shape* movement_shape(Op op, std::span<const UOp> srcs, const Arg& arg) {
     case Op::Reshape: return reshape_shape(srcs);
     case Op::Expand: {
       Shape out = shape_from_node(srcs[1]);
-      for (const SInt& d : in) out.push_back(d);
+      out.append(in.begin(), in.end());
       return intern_shape(out);
     }
     case Op::Permute: {
@@ -105,31 +105,12 @@ const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
   const Shape& in = x.shape();
   CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes,
         to_string(in));
-  Shape out;
-  for (size_t i = static_cast<size_t>(arg.n_axes); i < in.size(); i++) out.push_back(in[i]);
-  return intern_shape(out);
+  return intern_shape(Shape(in.begin() + arg.n_axes, in.end()));
 }
 
 }  // namespace
 
-const Shape* intern_shape(const Shape& s) {
-  // Leaked on purpose: nodes may outlive static objects.
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const table = new std::unordered_multimap<uint64_t, const Shape*>;
-  const uint64_t h = shape_hash(s).lo;
-  std::lock_guard lock(*mutex);
-  auto [begin, end] = table->equal_range(h);
-  for (auto it = begin; it != end; ++it)
-    if (*it->second == s) return it->second;
-  return table->emplace(h, new Shape(s))->second;
-}
-
-const std::string* intern_device(const std::string& name) {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const table = new std::unordered_set<std::string>;
-  std::lock_guard lock(*mutex);
-  return &*table->insert(name).first;
-}
+const Shape* intern_shape(const Shape& s) { return intern(s, shape_hash(s)); }
 
 DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
   switch (info(op).dtype_rule) {

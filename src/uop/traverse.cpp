@@ -1,9 +1,9 @@
 // Walks over the graph; all with explicit stacks.
+#include "uop/derive.h"
 #include "uop/substitution.h"
 #include "uop/uop.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -121,14 +121,7 @@ bool range_before(const Node* a, const Node* b) {
 const RangeSet* intern_ranges(const RangeSet& s) {
   static const RangeSet* const empty = new RangeSet;
   if (s.empty()) return empty;
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const table = new std::unordered_multimap<uint64_t, const RangeSet*>;
-  const uint64_t h = hash_bytes(s.data(), s.size() * sizeof(s[0])).lo;
-  std::lock_guard lock(*mutex);
-  auto [begin, end] = table->equal_range(h);
-  for (auto it = begin; it != end; ++it)
-    if (*it->second == s) return it->second;
-  return table->emplace(h, new RangeSet(s))->second;
+  return intern(s, hash_bytes(s.data(), s.size() * sizeof(s[0])));
 }
 
 // Index of the first source that names closed ranges; sources before it contribute their open ranges.
@@ -172,18 +165,10 @@ const RangeSet* compute_ranges(const Node* n) {
 }  // namespace
 
 const RangeSet& UOp::ranges() const {
-  if (const RangeSet* known = node_->ranges.load(std::memory_order_acquire)) return *known;
-  std::vector<std::pair<const Node*, uint32_t>> stack{{node_, 0}};
-  while (!stack.empty()) {
-    auto& [n, next] = stack.back();
-    if (next < n->n_srcs) {
-      const Node* s = n->src_begin()[next++].node();
-      if (!s->ranges.load(std::memory_order_acquire)) stack.emplace_back(s, 0);
-    } else {
-      n->ranges.store(compute_ranges(n), std::memory_order_release);
-      stack.pop_back();
-    }
-  }
+  derive_upwards(
+      node_, [](const Node* n) { return n->ranges.load(std::memory_order_acquire) != nullptr; },
+      [](const Node*) { return true; },
+      [](const Node* n) { n->ranges.store(compute_ranges(n), std::memory_order_release); });
   return *node_->ranges.load();
 }
 
