@@ -4,6 +4,7 @@
 #include "base/knobs.h"
 #include "uop/number_formats.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -12,72 +13,55 @@ namespace {
 
 constexpr int kWeakBits = 800;
 
+using enum DType;
+
+constexpr int number(DType d) { return static_cast<int>(d); }
+constexpr uint32_t bits(auto... types) { return (0u | ... | (uint32_t{1} << number(types))); }
+
 struct DTypeRow {
   std::string_view name;
   std::string_view alias;
   int bits;
+  uint32_t above;  // types directly above in the promotion lattice
 };
 
-// In the order of DType.
+// In the order of DType. Void is the bottom of the lattice, so that the join of no types is Void.
 constexpr std::array<DTypeRow, kNumDTypes> kRows = {{
-    {"void", "", 0},         {"bool", "", 1},        {"weakint", "", kWeakBits}, {"int8", "char", 8},
-    {"uint8", "uchar", 8},   {"int16", "short", 16}, {"uint16", "ushort", 16},   {"int32", "int", 32},
-    {"uint32", "uint", 32},  {"int64", "long", 64},  {"uint64", "ulong", 64},    {"weakfloat", "", kWeakBits},
-    {"fp8e4m3", "", 8},      {"fp8e4m3fnuz", "", 8}, {"fp8e5m2", "", 8},         {"fp8e5m2fnuz", "", 8},
-    {"float16", "half", 16}, {"bfloat16", "", 16},   {"float32", "float", 32},   {"float64", "double", 64},
+    {"void", "", 0, bits(Bool)},
+    {"bool", "", 1, bits(WeakInt)},
+    {"weakint", "", kWeakBits, bits(Int8, UInt8)},
+    {"int8", "char", 8, bits(Int16)},
+    {"uint8", "uchar", 8, bits(Int16, UInt16)},
+    {"int16", "short", 16, bits(Int32)},
+    {"uint16", "ushort", 16, bits(Int32, UInt32)},
+    {"int32", "int", 32, bits(Int64)},
+    {"uint32", "uint", 32, bits(Int64, UInt64)},
+    {"int64", "long", 64, bits(WeakFloat)},
+    {"uint64", "ulong", 64, bits(WeakFloat)},
+    {"weakfloat", "", kWeakBits, bits(Fp8E4M3, Fp8E4M3Fnuz, Fp8E5M2, Fp8E5M2Fnuz)},
+    {"fp8e4m3", "", 8, bits(Float16, BFloat16)},
+    {"fp8e4m3fnuz", "", 8, bits(Float16, BFloat16)},
+    {"fp8e5m2", "", 8, bits(Float16, BFloat16)},
+    {"fp8e5m2fnuz", "", 8, bits(Float16, BFloat16)},
+    {"float16", "half", 16, bits(Float32)},
+    {"bfloat16", "", 16, bits(Float32)},
+    {"float32", "float", 32, bits(Float64)},
+    {"float64", "double", 64, 0},
 }};
 
-constexpr int number(DType d) { return static_cast<int>(d); }
 constexpr const DTypeRow& row(DType d) { return kRows[number(d)]; }
-
-struct Edge {
-  DType below, above;
-};
-
-// The promotion lattice. Void is its bottom, so that the join of no types is Void.
-constexpr Edge kEdges[] = {
-    {DType::Void, DType::Bool},
-    {DType::Bool, DType::WeakInt},
-    {DType::WeakInt, DType::Int8},
-    {DType::WeakInt, DType::UInt8},
-    {DType::Int8, DType::Int16},
-    {DType::Int16, DType::Int32},
-    {DType::Int32, DType::Int64},
-    {DType::Int64, DType::WeakFloat},
-    {DType::UInt8, DType::Int16},
-    {DType::UInt8, DType::UInt16},
-    {DType::UInt16, DType::Int32},
-    {DType::UInt16, DType::UInt32},
-    {DType::UInt32, DType::Int64},
-    {DType::UInt32, DType::UInt64},
-    {DType::UInt64, DType::WeakFloat},
-    {DType::WeakFloat, DType::Fp8E4M3},
-    {DType::WeakFloat, DType::Fp8E4M3Fnuz},
-    {DType::WeakFloat, DType::Fp8E5M2},
-    {DType::WeakFloat, DType::Fp8E5M2Fnuz},
-    {DType::Fp8E4M3, DType::Float16},
-    {DType::Fp8E4M3, DType::BFloat16},
-    {DType::Fp8E4M3Fnuz, DType::Float16},
-    {DType::Fp8E4M3Fnuz, DType::BFloat16},
-    {DType::Fp8E5M2, DType::Float16},
-    {DType::Fp8E5M2, DType::BFloat16},
-    {DType::Fp8E5M2Fnuz, DType::Float16},
-    {DType::Fp8E5M2Fnuz, DType::BFloat16},
-    {DType::Float16, DType::Float32},
-    {DType::BFloat16, DType::Float32},
-    {DType::Float32, DType::Float64},
-};
 
 using JoinTable = std::array<std::array<DType, kNumDTypes>, kNumDTypes>;
 
 constexpr JoinTable make_join_table() {
-  // above[d]: bit set of the types at or above d. Every edge points to a later type, so one downward sweep
-  // closes it.
+  // above[d]: bit set of the types at or above d. Those above are later types, so one downward sweep closes
+  // it.
   std::array<uint32_t, kNumDTypes> above{};
   for (int d = kNumDTypes - 1; d >= 0; d--) {
     above[d] = uint32_t{1} << d;
-    for (const Edge& e : kEdges)
-      if (number(e.below) == d) above[d] |= above[number(e.above)];
+    if (kRows[d].above & (2 * above[d] - 1)) throw "a type above is not later";  // fails to compile
+    for (int up = d + 1; up < kNumDTypes; up++)
+      if (kRows[d].above >> up & 1) above[d] |= above[up];
   }
   JoinTable table{};
   for (int a = 0; a < kNumDTypes; a++)
@@ -88,21 +72,13 @@ constexpr JoinTable make_join_table() {
 
 constexpr JoinTable kJoin = make_join_table();
 
-constexpr bool edges_point_up() {
-  for (const Edge& e : kEdges)
-    if (e.below >= e.above) return false;
-  return true;
-}
-static_assert(edges_point_up());
 static_assert(kJoin[number(DType::Int64)][number(DType::UInt64)] == DType::WeakFloat);
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_text(std::string_view text, std::string_view lower_case) {
-  if (text.size() != lower_case.size()) return false;
-  for (size_t i = 0; i < text.size(); i++)
-    if (lower(text[i]) != lower_case[i]) return false;
-  return true;
+  return std::equal(text.begin(), text.end(), lower_case.begin(), lower_case.end(),
+                    [](char a, char b) { return lower(a) == b; });
 }
 
 // The dtype a text knob names. `last` remembers the answer for the text it came from: texts of knobs live for

@@ -45,35 +45,17 @@ std::partial_ordering compare(int128 a, double b) {
   if (b >= kTwoTo127) return std::partial_ordering::less;
   if (b < -kTwoTo127) return std::partial_ordering::greater;
   const int128 whole = static_cast<int128>(b);
-  if (a != whole) return a < whole ? std::partial_ordering::less : std::partial_ordering::greater;
+  if (a != whole) return a <=> whole;
   return 0.0 <=> (b - static_cast<double>(whole));
 }
-
-std::partial_ordering reversed(std::partial_ordering order) { return 0 <=> order; }
 
 std::partial_ordering compare(const Scalar& a, const Scalar& b) {
   if (a.is_float()) {
     if (b.is_float()) return a.as_double() <=> b.as_double();
-    return reversed(compare(b.as_int(), a.as_double()));
+    return 0 <=> compare(b.as_int(), a.as_double());
   }
   if (b.is_float()) return compare(a.as_int(), b.as_double());
-  const int128 x = a.as_int(), y = b.as_int();
-  if (x == y) return std::partial_ordering::equivalent;
-  return x < y ? std::partial_ordering::less : std::partial_ordering::greater;
-}
-
-std::string int_to_string(int128 v) {
-  using uint128 = unsigned __int128;
-  char digits[41];
-  char* end = digits + sizeof digits;
-  char* p = end;
-  uint128 magnitude = v < 0 ? -static_cast<uint128>(v) : static_cast<uint128>(v);
-  do {
-    *--p = static_cast<char>('0' + static_cast<int>(magnitude % 10));
-    magnitude /= 10;
-  } while (magnitude != 0);
-  if (v < 0) *--p = '-';
-  return std::string(p, end);
+  return a.as_int() <=> b.as_int();
 }
 
 std::string float_to_string(double x) {
@@ -140,7 +122,7 @@ Hash128 Scalar::hash() const {
 std::string Scalar::to_string() const {
   switch (kind_) {
     case Kind::Bool: return lo_ ? "true" : "false";
-    case Kind::Int: return int_to_string(as_int());
+    case Kind::Int: return fmt::format("{}", as_int());
     case Kind::Float: return float_to_string(as_double());
     case Kind::Invalid: break;
   }
