@@ -5,6 +5,8 @@
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
 
+#include <charconv>
+
 namespace lathe {
 namespace {
 
@@ -38,10 +40,7 @@ int64_t image_pitch_alignment(std::string_view arch) {
   const size_t at = arch.find(kKey);
   if (at == arch.npos) return 0;
   int64_t value = 0;
-  for (const char c : arch.substr(at + kKey.size())) {
-    if (c < '0' || c > '9' || value > kMaxImageWidth) break;
-    value = value * 10 + (c - '0');
-  }
+  std::from_chars(arch.data() + at + kKey.size(), arch.data() + arch.size(), value);
   return value;
 }
 

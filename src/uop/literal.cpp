@@ -1,5 +1,6 @@
 #include "uop/literal.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -45,19 +46,6 @@ Result<Literal> scan_integer(std::string_view digits, int base, bool negative, s
   return Literal{Scalar(v), size};
 }
 
-Result<Literal> scan_float(std::string_view text) {
-  double v = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (code != std::errc() || end != text.data() + text.size())
-    return ParseError{fmt::format("'{}' is not a double", excerpt(text)), 0, ""};
-  return Literal{Scalar(v), text.size()};
-}
-
-size_t skip_digits(std::string_view text, size_t at) {
-  while (at < text.size() && is_digit(text[at])) at++;
-  return at;
-}
-
 }  // namespace
 
 std::string_view leading_word(std::string_view text) {
@@ -93,19 +81,15 @@ Result<Literal> scan_literal(std::string_view text) {
     if (end == first + 2) return ParseError{"0x without digits", 0, ""};
     return scan_integer(text.substr(first + 2, end - first - 2), 16, negative, end);
   }
-  size_t end = skip_digits(text, first);
-  const size_t whole_end = end;
-  if (end < text.size() && text[end] == '.') end = skip_digits(text, end + 1);
-  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
-    size_t exponent = end + 1;
-    if (exponent < text.size() && (text[exponent] == '-' || text[exponent] == '+')) exponent++;
-    const size_t exponent_end = skip_digits(text, exponent);
-    if (exponent_end > exponent) end = exponent_end;
-  }
-  if (end - first > kMaxDigits)
+  double v = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), v);
+  const std::string_view number(text.data(), end), digits = number.substr(first);
+  if (digits.size() > kMaxDigits)
     return ParseError{fmt::format("a number of more than {} digits", kMaxDigits), 0, ""};
-  if (end == whole_end) return scan_integer(text.substr(first, end - first), 10, negative, end);
-  return scan_float(text.substr(0, end));
+  if (std::all_of(digits.begin(), digits.end(), is_digit))
+    return scan_integer(digits, 10, negative, number.size());
+  if (code != std::errc()) return ParseError{fmt::format("'{}' is not a double", excerpt(number)), 0, ""};
+  return Literal{Scalar(v), number.size()};
 }
 
 }  // namespace lathe

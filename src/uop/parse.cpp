@@ -66,14 +66,7 @@ class GraphParser {
     at_++;
     skip_blanks();
     const std::optional<Op> op = parse_op(leading_word(text_.substr(at_, 64)));
-    UOp made;
-    if (op) {
-      LATHE_TRY(node, operation(*op));
-      made = node;
-    } else {
-      LATHE_TRY(node, operand());
-      made = node;
-    }
+    LATHE_TRY(made, op ? operation(*op) : operand());
     skip_blanks();
     if (peek() != '\n')
       return fail(at_,
@@ -87,13 +80,11 @@ class GraphParser {
     const size_t start = at_;
     at_ += op_name(op).size();
     skip_blanks();
-    DType dtype = DType::Void;
     const std::string_view word = leading_word(text_.substr(at_, 64));
-    if (const auto d = parse_dtype(word)) {
-      dtype = *d;
-      at_ += word.size();
-      skip_blanks();
-    }
+    const std::optional<DType> stated = parse_dtype(word);
+    const DType dtype = stated.value_or(DType::Void);
+    if (stated) at_ += word.size();
+    skip_blanks();
     std::vector<UOp> srcs;
     while (peek() != '\n' && peek() != '{') {
       LATHE_TRY(source, operand());

@@ -88,10 +88,8 @@ class ArgParser {
         if (name == "given") return set(kernel_.given, actions());
         break;
       case ArgKind::Text:
-        if (name == "text") return set(string_, string());
-        break;
       case ArgKind::Device:
-        if (name == "device") return set(string_, string());
+        if (name == (kind == ArgKind::Text ? "text" : "device")) return set(string_, string());
         break;
       case ArgKind::Stage:
         if (name == "space") return set(stage_.space, word("address space", parse_addr_space));
@@ -174,19 +172,30 @@ class ArgParser {
     return static_cast<T>(n);
   }
 
-  template <class T>
-  Result<std::vector<T>> integers(size_t most) {
-    if (peek() != '[') return fail(at_, "expected [");
+  Result<void> expect(char c) {
+    if (peek() != c) return fail(at_, fmt::format("expected {}", c));
     at_++;
+    return {};
+  }
+
+  // [item item …]
+  template <class T>
+  Result<std::vector<T>> list(size_t most, std::string_view what, Result<T> (ArgParser::*item)()) {
+    LATHE_TRY_DO(expect('['));
     std::vector<T> out;
     for (skip_blanks(); peek() != ']'; skip_blanks()) {
-      if (out.size() == most) return fail(at_, fmt::format("more than {} numbers", most));
-      LATHE_TRY(n, integer<T>());
-      out.push_back(n);
+      if (out.size() == most) return fail(at_, fmt::format("more than {} {}", most, what));
+      LATHE_TRY(v, (this->*item)());
+      out.push_back(v);
     }
     at_++;
     return out;
   }
+  template <class T>
+  Result<std::vector<T>> integers(size_t most) {
+    return list(most, "numbers", &ArgParser::integer<T>);
+  }
+  Result<std::vector<Action>> actions() { return list(kMaxActions, "actions", &ArgParser::action); }
 
   // A name that `find` knows.
   template <class Find>
@@ -238,26 +247,15 @@ class ArgParser {
     return out;
   }
 
-  // [Kind(axis,amount) …]
-  Result<std::vector<Action>> actions() {
-    if (peek() != '[') return fail(at_, "expected [");
-    at_++;
-    std::vector<Action> out;
-    for (skip_blanks(); peek() != ']'; skip_blanks()) {
-      if (out.size() == kMaxActions) return fail(at_, fmt::format("more than {} actions", kMaxActions));
-      LATHE_TRY(kind, word("action", parse_action_kind));
-      if (peek() != '(') return fail(at_, "expected (");
-      at_++;
-      LATHE_TRY(axis, integer<int32_t>());
-      if (peek() != ',') return fail(at_, "expected ,");
-      at_++;
-      LATHE_TRY(amount, integer<int32_t>());
-      if (peek() != ')') return fail(at_, "expected )");
-      at_++;
-      out.push_back({kind, axis, amount});
-    }
-    at_++;
-    return out;
+  // Kind(axis,amount)
+  Result<Action> action() {
+    LATHE_TRY(kind, word("action", parse_action_kind));
+    LATHE_TRY_DO(expect('('));
+    LATHE_TRY(axis, integer<int32_t>());
+    LATHE_TRY_DO(expect(','));
+    LATHE_TRY(amount, integer<int32_t>());
+    LATHE_TRY_DO(expect(')'));
+    return Action{kind, axis, amount};
   }
 
   std::string_view text_;

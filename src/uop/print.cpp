@@ -147,14 +147,10 @@ class Printer {
   std::unordered_map<int64_t, size_t> slots_;
 };
 
-std::vector<UOp> with_calls(const UOp& root) {
-  return toposort(root, [](const UOp&) { return true; }, true);
-}
-
 // The nodes that get a line, in order.
 std::vector<UOp> lines_of(const UOp& root, Printer& printer) {
   std::vector<UOp> lines;
-  for (const UOp& u : with_calls(root)) {
+  for (const UOp& u : toposort(root, nullptr, true)) {
     if (is_inline(u) && !(u == root)) continue;
     printer.add(u);
     lines.push_back(u);
@@ -165,10 +161,7 @@ std::vector<UOp> lines_of(const UOp& root, Printer& printer) {
 }  // namespace
 
 std::string print(const UOp& root, const PrintOptions& options) {
-  Printer printer(options);
-  std::string out;
-  for (const UOp& u : lines_of(root, printer)) printer.put_line(out, u);
-  return out;
+  return print_head(root, SIZE_MAX, options);
 }
 
 std::string print_list(std::span<const UOp> list, const PrintOptions& options) {
