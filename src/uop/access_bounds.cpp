@@ -56,13 +56,13 @@ class Extent {
       : clauses_(clauses), points_left_(most_points) {
     std::optional<LinearSum> sum = LinearSum::of(index);
     if (!sum) sum = LinearSum{{{index, 1}}, 0};
-    SmallVec<UOp, 8> roots(clauses.begin(), clauses.end());
+    SmallVec<UOp, 8> roots(clauses);
     for (const Term& t : sum->terms) roots.push_back(t.base);
     if (!collect(roots)) {
       verdict_ = Verdict::Unchecked;
       return;
     }
-    lo_ = hi_ = sum->constant;
+    ends_[0].value = ends_[1].value = sum->constant;
     uint64_t done = 0;
     // Clauses that no term shares a leaf with come last: they may never hold.
     for (size_t n = roots_.size(), i = 0; i < n; i++) {
@@ -78,11 +78,14 @@ class Extent {
     }
   }
 
+  // The smallest or largest value, and " r0=16 v=3", a point that has it.
+  struct End {
+    int128 value = 0, best = 0;  // best: of the part that is measured, at the values `where` of its leaves
+    std::vector<Scalar> where;
+    std::string point;
+  };
   Verdict verdict() const { return verdict_; }
-  int128 lo() const { return lo_; }
-  int128 hi() const { return hi_; }
-  // "r0=16 v=3", a point with the largest or smallest value.
-  const std::string& point(bool largest) const { return largest ? hi_point_ : lo_point_; }
+  const End& end(bool largest) const { return ends_[largest]; }
 
  private:
   enum class Kind : uint8_t { Value, Leaf, Unknown };  // Unknown: a float of any value
@@ -96,7 +99,7 @@ class Extent {
   };
   struct Leaf {
     size_t at;
-    int128 lo, hi, step = 1, count = 0, next = 0;
+    int128 lo = 0, hi = 0, step = 1, count = 0, next = 0;
   };
 
   Kind kind_of(const Item& item) const {
@@ -159,15 +162,13 @@ class Extent {
     if (!is_complete) verdict_ = Verdict::Unproved;
     if (!found_) {
       if (is_complete) verdict_ = Verdict::Never;
-      lo_ = hi_ = 0;
+      ends_[0].value = ends_[1].value = 0;
       return false;
     }
-    lo_ += least_;
-    hi_ += most_;
-    for (size_t i = 0; i < leaves_.size(); i++) {
-      const std::string name = to_text(nodes_[leaves_[i].at].node);
-      lo_point_ += fmt::format(" {}={}", name, at_least_[i].to_string());
-      hi_point_ += fmt::format(" {}={}", name, at_most_[i].to_string());
+    for (End& end : ends_) {
+      end.value += end.best;
+      for (size_t i = 0; i < leaves_.size(); i++)
+        end.point += fmt::format(" {}={}", to_text(nodes_[leaves_[i].at].node), end.where[i].to_string());
     }
     return true;
   }
@@ -185,14 +186,13 @@ class Extent {
     };
     std::sort(by_cost.begin(), by_cost.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
     leaves_.clear();
-    steps_.clear();
     const auto place = [&](uint64_t leaves) {
       for (size_t i = 0; i < nodes_.size(); i++) {
         Item& item = nodes_[i];
         if (item.kind != Kind::Leaf || !(item.leaves & ~placed) || (item.leaves & ~(leaves & part))) continue;
         placed |= item.leaves;
         item.level = static_cast<int>(leaves_.size());
-        leaves_.push_back(leaf_at(i));
+        leaves_.push_back({i});
       }
     };
     for (const size_t c : by_cost)
@@ -200,25 +200,22 @@ class Extent {
     place(own);
     term_level_ = static_cast<int>(leaves_.size()) - 1;
     for (const size_t c : by_cost) place(nodes_[c].leaves);
+    steps_.assign(leaves_.size() + 1, {});
     for (size_t i = 0; i < nodes_.size(); i++) {
       Item& item = nodes_[i];
       if (!item.needed || item.kind != Kind::Value || (item.leaves & ~placed)) continue;
       item.level = -1;
       for (const size_t s : item.srcs) item.level = std::max(item.level, nodes_[s].level);
-      steps_.push_back(i);
+      steps_[static_cast<size_t>(item.level + 1)].push_back(i);
     }
-    std::sort(steps_.begin(), steps_.end(), [&](size_t a, size_t b) {
-      return std::pair(nodes_[a].level, a) < std::pair(nodes_[b].level, b);
-    });
     placed_ = placed;
   }
 
-  // With the bounds that clauses about the leaf alone give.
-  Leaf leaf_at(size_t i) const {
+  // Starts the leaf over, within its bounds and those that clauses about it alone give.
+  void open(Leaf& leaf) {
     constexpr int128 kFar = static_cast<int128>(1) << 70;  // outside any memory, and sums of it are exact
-    const UOp& u = nodes_[i].node;
-    const Bounds& b = u.bounds();
-    Leaf leaf{i, std::max(b.lo.as_int(), -kFar), std::min(b.hi.as_int(), kFar)};
+    const UOp& u = nodes_[leaf.at].node;
+    int128 lo = std::max(u.bounds().lo.as_int(), -kFar), hi = std::min(u.bounds().hi.as_int(), kFar);
     for (const UOp& clause : clauses_) {
       const auto bound = bound_clause(clause);
       if (!bound) continue;
@@ -228,12 +225,19 @@ class Extent {
         x = x.src(0);
       if (!(x == u)) continue;
       if (bound->is_upper)
-        leaf.hi = std::min(leaf.hi, bound->limit);
+        hi = std::min(hi, bound->limit);
       else
-        leaf.lo = std::max(leaf.lo, bound->limit);
+        lo = std::max(lo, bound->limit);
     }
-    if (u.op() == Op::Param) leaf.step = u.param().multiple_of;
-    return leaf;
+    if (const Item& item = nodes_[leaf.at]; !item.srcs.empty() && values_[item.srcs[0]])
+      hi = std::min(hi, values_[item.srcs[0]]->as_int() - 1);
+    leaf.step = u.op() == Op::Param ? u.param().multiple_of : 1;
+    leaf.lo = -floor_div(-lo, leaf.step) * leaf.step;
+    leaf.hi = floor_div(hi, leaf.step) * leaf.step;
+    leaf.count = leaf.hi < leaf.lo ? 0 : (leaf.hi - leaf.lo) / leaf.step + 1;
+    leaf.next = 0;
+    // Too many to prove anything; some may still show that the index leaves its memory.
+    if (leaf.count > points_left_) points_left_ = std::min(points_left_, kTrials);
   }
 
   // False when the points run out.
@@ -241,7 +245,7 @@ class Extent {
     if (!evaluate(-1)) return true;
     if (leaves_.empty()) return record(), true;
     size_t at = 0;  // leaf whose values are being tried
-    open(at);
+    open(leaves_[at]);
     for (;;) {
       Leaf& leaf = leaves_[at];
       if (leaf.next >= leaf.count) {
@@ -256,7 +260,7 @@ class Extent {
       values_[leaf.at] = cast_scalar(Scalar(v), nodes_[leaf.at].node.dtype());
       if (!evaluate(static_cast<int>(at))) continue;
       if (at + 1 < leaves_.size()) {
-        open(++at);
+        open(leaves_[++at]);
         continue;
       }
       record();
@@ -264,27 +268,10 @@ class Extent {
     }
   }
 
-  void open(size_t at) {
-    Leaf& leaf = leaves_[at];
-    const Leaf whole = leaf_at(leaf.at);
-    leaf.lo = -floor_div(-whole.lo, leaf.step) * leaf.step;
-    leaf.hi = whole.hi;
-    if (const Item& item = nodes_[leaf.at]; !item.srcs.empty() && values_[item.srcs[0]])
-      leaf.hi = std::min(leaf.hi, values_[item.srcs[0]]->as_int() - 1);
-    leaf.hi = floor_div(leaf.hi, leaf.step) * leaf.step;
-    leaf.count = leaf.hi < leaf.lo ? 0 : (leaf.hi - leaf.lo) / leaf.step + 1;
-    leaf.next = 0;
-    // Too many to prove anything; some may still show that the index leaves its memory.
-    if (leaf.count > points_left_) points_left_ = std::min(points_left_, kTrials);
-  }
-
   // Values that the leaf of this level settles; false where a clause does not hold or the sum is no new
   // extreme.
   bool evaluate(int level) {
-    const auto below = [&](size_t i, int l) { return nodes_[i].level < l; };
-    for (auto it = std::lower_bound(steps_.begin(), steps_.end(), level, below);
-         it != steps_.end() && nodes_[*it].level == level; ++it)
-      values_[*it] = value_of(nodes_[*it]);
+    for (const size_t i : steps_[static_cast<size_t>(level + 1)]) values_[i] = value_of(nodes_[i]);
     for (size_t i = 0; i < clauses_.size(); i++) {
       const Item& clause = nodes_[roots_[i]];
       if (clause.level != level || (clause.leaves & ~placed_)) continue;
@@ -297,17 +284,16 @@ class Extent {
       if (!v || v->is_invalid()) return false;
       sum_ += v->as_int() * factor;
     }
-    return !found_ || sum_ < least_ || sum_ > most_;
+    return !found_ || sum_ < ends_[0].best || sum_ > ends_[1].best;
   }
 
   void record() {
     for (const bool largest : {false, true}) {
-      int128& extreme = largest ? most_ : least_;
-      if (found_ && !(largest ? sum_ > extreme : sum_ < extreme)) continue;
-      extreme = sum_;
-      std::vector<Scalar>& where = largest ? at_most_ : at_least_;
-      where.clear();
-      for (const Leaf& leaf : leaves_) where.push_back(*values_[leaf.at]);
+      End& end = ends_[largest];
+      if (found_ && !(largest ? sum_ > end.best : sum_ < end.best)) continue;
+      end.best = sum_;
+      end.where.clear();
+      for (const Leaf& leaf : leaves_) end.where.push_back(*values_[leaf.at]);
     }
     found_ = true;
   }
@@ -326,13 +312,7 @@ class Extent {
       if (!values_[s]) return std::nullopt;
       srcs.push_back(*values_[s]);
     }
-    if (u.op() == Op::Cast) return cast_scalar(srcs[0], u.dtype());
-    // A weak side of a comparison is committed at the type of the other.
-    if (has_flag(u.op(), kComparison) && !srcs[0].is_invalid() && !srcs[1].is_invalid()) {
-      const DType d = join(u.src(0).dtype(), u.src(1).dtype());
-      for (Scalar& s : srcs) s = cast_scalar(s, d);
-    }
-    return eval(u.op(), u.dtype(), {srcs.data(), srcs.size()});
+    return eval(u, srcs);
   }
 
   std::span<const UOp> clauses_;
@@ -343,17 +323,15 @@ class Extent {
   // Of the part that is measured.
   std::vector<std::pair<size_t, int128>> terms_;
   std::vector<Leaf> leaves_;
-  std::vector<size_t> steps_;  // by level
+  std::vector<std::vector<size_t>> steps_;  // values that the leaf before settles; first those of no leaf
   uint64_t placed_ = 0;
   int term_level_ = -1;
   bool found_ = false;
-  int128 sum_ = 0, least_ = 0, most_ = 0;
-  std::vector<Scalar> at_least_, at_most_;
+  int128 sum_ = 0;
 
   Verdict verdict_ = Verdict::Exact;
   int64_t points_left_;
-  int128 lo_ = 0, hi_ = 0;
-  std::string lo_point_, hi_point_;
+  End ends_[2];  // smallest, largest
 };
 
 bool is_inside(const Bounds& b, int64_t limit) { return !b.lo.less(Scalar(0)) && !Scalar(limit).less(b.hi); }
@@ -371,15 +349,18 @@ const UOp* scattered_mask(const std::vector<UOp>& nodes) {
   return nullptr;
 }
 
+// Where `u` is Invalid on one side of a gate, takes the other side for it.
+bool take_gate(UOp& u, SmallVec<UOp, 4>& gates) {
+  if (u.op() != Op::Where || !(u.src(1).is_invalid() || u.src(2).is_invalid())) return false;
+  const bool holds = u.src(2).is_invalid();
+  gates.push_back(holds ? u.src(0) : logical_not(u.src(0)));
+  u = u.src(holds ? 1 : 2);
+  return true;
+}
+
 // One scalar access.
 void check_scalar(Access a, bool must_prove) {
-  for (; a.index.op() == Op::Where; a.index = a.index.src(a.index.src(2).is_invalid() ? 1 : 2)) {
-    if (a.index.src(2).is_invalid())
-      a.gates.push_back(a.index.src(0));
-    else if (a.index.src(1).is_invalid())
-      a.gates.push_back(logical_not(a.index.src(0)));
-    else
-      break;
+  while (take_gate(a.index, a.gates)) {
   }
   if (a.index.is_invalid() || is_inside(a.index.bounds(), a.limit)) return;
   const UOp gate = join_operands({a.gates.data(), a.gates.size()}, Op::And, constant(Scalar(true)));
@@ -388,15 +369,13 @@ void check_scalar(Access a, bool must_prove) {
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   if (const UOp* mask = scattered_mask(toposort(a.index, [](const UOp& u) { return !spec_is_address(u); })))
     refuse(a, gate, fmt::format("mask {} unsupported, only 2^k-1 and -2^k", mask->value().to_string()));
-  const Extent extent(a.index, {clauses.data(), clauses.size()}, must_prove ? kMaxPoints : kTrials);
+  const Extent extent(a.index, clauses, must_prove ? kMaxPoints : kTrials);
   if (extent.verdict() == Extent::Verdict::Never || extent.verdict() == Extent::Verdict::Unchecked) return;
-  const bool above = extent.hi() > a.limit;
-  if (above || extent.lo() < 0) {
-    const std::string& point = extent.point(above);
+  const bool above = extent.end(true).value > a.limit;
+  if (const Extent::End& end = extent.end(above); above || end.value < 0)
     refuse(a, gate,
-           fmt::format("the index is {}{}{}", Scalar(above ? extent.hi() : extent.lo()).to_string(),
-                       point.empty() ? "" : " at", point));
-  }
+           fmt::format("the index is {}{}{}", Scalar(end.value).to_string(), end.point.empty() ? "" : " at",
+                       end.point));
   if (must_prove && extent.verdict() == Extent::Verdict::Unproved)
     refuse(a, gate, fmt::format("not proved with {} points", kMaxPoints));
 }
@@ -417,7 +396,7 @@ UOp lane_of(const UOp& root, size_t i) {
     SmallVec<UOp, 4> srcs;
     if (u.op() != Op::Stack)
       for (const UOp& s : u.srcs()) srcs.push_back(lane(s));
-    done.emplace(u.node(), u.op() == Op::Stack ? u.src(i) : u.with_srcs({srcs.data(), srcs.size()}));
+    done.emplace(u.node(), u.op() == Op::Stack ? u.src(i) : u.with_srcs(srcs));
   }
   return lane(root);
 }
@@ -435,9 +414,9 @@ void check_access(const UOp& u, bool must_prove) {
   if (is_inside(a.index.bounds(), a.limit)) return;
   if (u.n_srcs() == 3) a.gates.push_back(u.src(2));
   // A Store of Invalid does nothing.
-  if (u.op() == Op::Store && u.src(1).op() == Op::Where) {
-    if (u.src(1).src(2).is_invalid()) a.gates.push_back(u.src(1).src(0));
-    if (u.src(1).src(1).is_invalid()) a.gates.push_back(logical_not(u.src(1).src(0)));
+  if (u.op() == Op::Store) {
+    UOp value = u.src(1);
+    take_gate(value, a.gates);
   }
   size_t lanes = 1;
   for (const UOp& x : a.gates)
