@@ -3,17 +3,12 @@
 #include "uop/arg_kind.h"
 #include "uop/derive.h"
 #include "uop/image.h"
+#include "uop/pattern.h"
 
 #include <algorithm>
 
 namespace lathe {
 namespace {
-
-constexpr OpSet all_ops() {
-  OpSet s;
-  for (int i = 0; i < kNumOps; i++) s.insert(static_cast<Op>(i));
-  return s;
-}
 
 constexpr OpSet without(OpSet s, const OpSet& o) {
   for (int i = 0; i < 2; i++) s.words[i] &= ~o.words[i];
@@ -32,6 +27,12 @@ bool each(std::span<const UOp> list, auto holds) { return std::all_of(list.begin
 
 // `x` may stand where a value of `d` is wanted.
 bool agrees(const UOp& x, DType d) { return x.dtype() == d || is_weak(x.dtype()) || x.is_invalid(); }
+
+const Node* behind_afters(const UOp& u) {
+  const Node* n = u.node();
+  while (n->op == Op::After) n = n->src_begin()->node();
+  return n;
+}
 
 bool is_scalar(const UOp& u) { return u.has_shape() && u.shape().empty(); }
 bool is_range(const UOp& u) { return u.op() == Op::Range; }
@@ -85,9 +86,7 @@ bool storage_form(const UOp& u) {
 }
 
 bool has_coordinates(const UOp& u) {
-  const Node* n = u.src(0).node();
-  while (n->op == Op::After) n = n->src_begin()->node();
-  if (!is_image(UOp(n))) return u.n_srcs() == 2;
+  if (!is_image(UOp(behind_afters(u.src(0))))) return u.n_srcs() == 2;
   return u.n_srcs() == 3 && is_scalar(u.src(1)) && is_scalar(u.src(2));
 }
 
@@ -121,33 +120,30 @@ bool strong_sources(const UOp& u) {
 }
 
 using U = const UOp&;
+constexpr OpSet of(std::same_as<Op> auto... ops) { return {ops...}; }
 constexpr uint8_t kT = 1 << static_cast<int>(SpecLevel::Tensor),
                   kK = 1 << static_cast<int>(SpecLevel::Kernel),
                   kP = 1 << static_cast<int>(SpecLevel::Program), kAll = kT | kK | kP;
 
 // Rules below the first three may take the payload, the sources and the dtype of the node for granted.
 const SpecRule kRules[] = {
-    {kAll, all_ops(), "the payload is the one of the op", payload_exists},
-    {kAll, all_ops(), "the number of sources is the one of the op",
+    {kAll, pat::kEveryOp, "the payload is the one of the op", payload_exists},
+    {kAll, pat::kEveryOp, "the number of sources is the one of the op",
      [](U u) {
        const auto least = static_cast<size_t>(min_sources(u.op()));
        return info(u.op()).arity < 0 ? u.n_srcs() >= least : u.n_srcs() == least;
      }},
-    {kAll, all_ops(), "the dtype follows from the sources",
+    {kAll, pat::kEveryOp, "the dtype follows from the sources",
      [](U u) {
        return info(u.op()).dtype_rule == DTypeRule::Arg ||
               derive_dtype(u.op(), u.srcs(), u.arg()) == u.dtype();
      }},
-    {kAll,
-     {Op::Const},
-     "a constant is a value of its dtype; Invalid is bool",
+    {kAll, of(Op::Const), "a constant is a value of its dtype; Invalid is bool",
      [](U u) {
        if (u.is_invalid()) return u.dtype() == DType::Bool;
        return u.dtype() != DType::Void && cast_scalar(u.value(), u.dtype()) == u.value();
      }},
-    {kAll,
-     {Op::Stack},
-     "lanes have one shape, and the dtype of the Stack unless they are weak or Invalid",
+    {kAll, of(Op::Stack), "lanes have one shape, and the dtype of the Stack unless they are weak or Invalid",
      [](U u) {
        return each(u.srcs(), [&](U s) {
          return s.has_shape() && s.node()->shape == u.src(0).node()->shape && agrees(s, u.dtype());
@@ -159,7 +155,7 @@ const SpecRule kRules[] = {
      }},
     {kAll, ops_with(kComparison), "compared operands have one dtype unless they are weak or Invalid",
      compared_agree},
-    {kAll, {Op::Where, Op::If}, "the condition is bool", [](U u) { return is_bool(u.src(0).dtype()); }},
+    {kAll, of(Op::Where, Op::If), "the condition is bool", [](U u) { return is_bool(u.src(0).dtype()); }},
     {kAll, ops_with(kNoFloat), "bit operations are not for floats", [](U u) { return !is_float(u.dtype()); }},
     {kAll, ops_with(kIntOnly), "the operation is for integers only",
      [](U u) { return is_int(u.dtype()) || !each(u.srcs(), [](U s) { return !s.is_invalid(); }); }},
@@ -169,49 +165,32 @@ const SpecRule kRules[] = {
        return n.dtype() == u.dtype() || n.dtype() == DType::UInt32 || n.dtype() == DType::WeakInt ||
               n.is_invalid();
      }},
-    {kAll,
-     {Op::Index},
-     "coordinates are integers or Invalid",
+    {kAll, of(Op::Index), "coordinates are integers or Invalid",
      [](U u) { return each(u.srcs().subspan(1), [](U i) { return is_int(i.dtype()) || i.is_invalid(); }); }},
-    {kAll,
-     {Op::End, Op::Stage},
-     "sources 1.. are Ranges",
+    {kAll, of(Op::End, Op::Stage), "sources 1.. are Ranges",
      [](U u) { return each(u.srcs().subspan(1), is_range); }},
-    {kAll,
-     {Op::Range, Op::Special},
-     "the end is a scalar integer",
+    {kAll, of(Op::Range, Op::Special), "the end is a scalar integer",
      [](U u) { return is_int(u.src(0).dtype()) && is_scalar(u.src(0)); }},
-    {kAll,
-     {Op::Group},
-     "a Group holds effects",
+    {kAll, of(Op::Group), "a Group holds effects",
      [](U u) { return each(u.srcs(), [](U s) { return s.dtype() == DType::Void; }); }},
-    {kAll,
-     {Op::Cast, Op::Bitcast},
-     "a cast is from a value to a value",
+    {kAll, of(Op::Cast, Op::Bitcast), "a cast is from a value to a value",
      [](U u) { return u.dtype() != DType::Void && u.src(0).dtype() != DType::Void; }},
-    {kAll,
-     {Op::Bitcast},
-     "a bitcast is between dtypes that have bits",
+    {kAll, of(Op::Bitcast), "a bitcast is between dtypes that have bits",
      [](U u) { return !is_weak(u.dtype()) && !is_weak(u.src(0).dtype()); }},
-    {kAll,
-     {Op::Load},
+    {kAll, of(Op::Load),
      "a Load has an address, and both or none of an alternative of its dtype and a bool gate",
      [](U u) {
        return u.n_srcs() == 1 ||
               (u.n_srcs() == 3 && agrees(u.src(1), u.dtype()) && is_bool(u.src(2).dtype()));
      }},
-    {kAll,
-     {Op::Store},
-     "a Store has an address, a value of the address's dtype, and at most a bool gate",
+    {kAll, of(Op::Store), "a Store has an address, a value of the address's dtype, and at most a bool gate",
      [](U u) {
        return agrees(u.src(1), u.src(0).dtype()) &&
               (u.n_srcs() == 2 || (u.n_srcs() == 3 && is_bool(u.src(2).dtype())));
      }},
-    {kAll,
-     {Op::Reduce},
-     "a Reduce folds with Add, Mul or Max over leading axes or over Ranges, not both",
+    {kAll, of(Op::Reduce), "a Reduce folds with Add, Mul or Max over leading axes or over Ranges, not both",
      reduce_form},
-    {kAll, {Op::Permute, Op::Flip}, "one axis number or flag an axis", axes_form},
+    {kAll, of(Op::Permute, Op::Flip), "one axis number or flag an axis", axes_form},
     {kAll, kStorage | OpSet{Op::Reshape, Op::Expand, Op::Pad, Op::Shrink}, "shapes are Stacks of integers",
      [](U u) {
        return each(u.srcs().subspan(kStorage.contains(u.op()) ? 0 : 1), [](U shape) {
@@ -220,23 +199,19 @@ const SpecRule kRules[] = {
      }},
     {kAll, kStorage, "memory has a strong dtype, that of its payload; a variable is a named scalar",
      storage_form},
-    {kAll, {Op::EndIf}, "an EndIf names its If", [](U u) { return u.src(0).op() == Op::If; }},
-    {kAll,
-     {Op::After},
-     "only memory, views of it and addresses wait for effects",
+    {kAll, of(Op::EndIf), "an EndIf names its If", [](U u) { return u.src(0).op() == Op::If; }},
+    {kAll, of(Op::After), "only memory, views of it and addresses wait for effects",
      [](U u) { return kAfterTargets.contains(u.src(0).op()); }},
 
-    {kT, {Op::Pad, Op::Shrink}, "the smaller box lies inside the larger one", boxes_fit},
-    {kT, {Op::Copy}, "a Copy names its device", [](U u) { return !u.arg_as<DeviceArg>().device->empty(); }},
-    {kT,
-     {Op::Call},
-     "the body of a Call is a Sink, a Linear or a Copy",
+    {kT, of(Op::Pad, Op::Shrink), "the smaller box lies inside the larger one", boxes_fit},
+    {kT, of(Op::Copy), "a Copy names its device", [](U u) { return !u.arg_as<DeviceArg>().device->empty(); }},
+    {kT, of(Op::Call), "the body of a Call is a Sink, a Linear or a Copy",
      [](U u) { return OpSet{Op::Sink, Op::Linear, Op::Copy}.contains(u.src(0).op()); }},
 
-    {kP, all_ops(), "no weak dtype in a program: literals are typed constants", strong_sources},
+    {kP, pat::kEveryOp, "no weak dtype in a program: literals are typed constants", strong_sources},
     {kP, kAluOps | OpSet{Op::Load, Op::Cast, Op::Range, Op::Special},
      "no weak dtype in a program: literals are typed constants", [](U u) { return !is_weak(u.dtype()); }},
-    {kP, {Op::Const}, "no Invalid in a program", [](U u) { return !u.is_invalid(); }},
+    {kP, of(Op::Const), "no Invalid in a program", [](U u) { return !u.is_invalid(); }},
     {kK | kP, kValueOps, "values are scalars or vectors of constant length",
      [](U u) {
        if (!u.has_shape() || u.dtype() == DType::Void) return true;
@@ -249,21 +224,18 @@ const SpecRule kRules[] = {
      argument_form},
     {kK | kP, kAluOps, "operands are scalars or have as many lanes as the result",
      [](U u) { return have_lanes_of(u.srcs(), u); }},
-    {kP, {Op::Stack}, "lanes are scalars", [](U u) { return each(u.srcs(), is_scalar); }},
-    {kP, {Op::Range}, "loops count in int or long", [](U u) { return is_counter(u.dtype()); }},
-    {kP, {Op::Special}, "a launch index is an int", [](U u) { return u.dtype() == DType::Int32; }},
-    {kP, {Op::If}, "the condition of an If is a scalar", [](U u) { return is_scalar(u.src(0)); }},
-    {kK | kP, {Op::Index}, "memory and vectors have one coordinate, images two", has_coordinates},
-    {kP,
-     {Op::Index},
+    {kP, of(Op::Stack), "lanes are scalars", [](U u) { return each(u.srcs(), is_scalar); }},
+    {kP, of(Op::Range), "loops count in int or long", [](U u) { return is_counter(u.dtype()); }},
+    {kP, of(Op::Special), "a launch index is an int", [](U u) { return u.dtype() == DType::Int32; }},
+    {kP, of(Op::If), "the condition of an If is a scalar", [](U u) { return is_scalar(u.src(0)); }},
+    {kK | kP, of(Op::Index), "memory and vectors have one coordinate, images two", has_coordinates},
+    {kP, of(Op::Index),
      "an Index is an address with integer coordinates, or picks constant lanes of a vector",
      [](U u) {
        if (spec_is_memory(u.src(0))) return is_int(u.src(1).dtype());
        return u.src(0).has_shape() && u.src(0).shape().size() == 1 && is_compile_time_source(u, 1);
      }},
-    {kK | kP,
-     {Op::Shrink},
-     "a Shrink is the address of a constant number of elements of memory",
+    {kK | kP, of(Op::Shrink), "a Shrink is the address of a constant number of elements of memory",
      [](U u) {
        return spec_is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
               u.src(2).src(0).is_const() && u.src(2).src(0).value().as_int() > 0;
@@ -280,18 +252,13 @@ const SpecRule kRules[] = {
      }},
     {kP, kAccesses, "values and gates are scalars or have as many lanes as the address",
      [](U u) { return have_lanes_of(u.srcs().subspan(1), u.src(0)); }},
-    {kK,
-     {Op::Reduce},
-     "a Reduce in a kernel is over Ranges",
+    {kK, of(Op::Reduce), "a Reduce in a kernel is over Ranges",
      [](U u) { return u.arg_as<ReduceArg>().n_axes == 0; }},
-    {kK,
-     {Op::Sink},
-     "every loop is closed, except one that becomes lanes",
+    {kK, of(Op::Sink), "every loop is closed, except one that becomes lanes",
      [](U u) { return std::all_of(u.ranges().begin(), u.ranges().end(), is_vector); }},
 };
 
-// Graphs have other forms for these (docs/ir.md); targets bring them back.
-constexpr OpSet kLateOps = {Op::Sub, Op::Neg, Op::FDiv, Op::CDiv, Op::CMod, Op::CmpEq, Op::MulAcc};
+// Graphs have other forms for the late ops (docs/ir.md); targets bring them back.
 constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorage |
                              OpSet{Op::Const,  Op::Cast,  Op::Bitcast, Op::Stack,      Op::Reduce,
                                    Op::After,  Op::Store, Op::Copy,    Op::Contiguous, Op::ContiguousBackward,
@@ -313,15 +280,13 @@ OpSet level_ops(SpecLevel level) {
 }
 
 bool spec_is_memory(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::After) n = n->src_begin()->node();
+  const Node* n = behind_afters(u);
   if (n->op != Op::Param && n->op != Op::Buffer) return false;
   return std::get<ParamPtr>(n->arg)->space != AddrSpace::Alu;
 }
 
 bool spec_is_address(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::After) n = n->src_begin()->node();
+  const Node* n = behind_afters(u);
   return (n->op == Op::Index || n->op == Op::Shrink) && spec_is_memory(*n->src_begin());
 }
 
