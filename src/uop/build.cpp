@@ -25,7 +25,7 @@ UOp index(const UOp& x, std::span<const UOp> coords) {
   if (coords.empty()) return x;
   SmallVec<UOp, 8> srcs{x};
   for (const UOp& c : coords) srcs.push_back(c);
-  return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
+  return UOp::make(Op::Index, DType::Void, srcs);
 }
 
 UOp load(const UOp& address) { return UOp::make(Op::Load, {address}); }
@@ -121,7 +121,7 @@ UOp flip(const UOp& x, std::span<const int> flags) {
     useful.push_back(flags[i] && !(x.shape()[i] == SInt(1)));
     any = any || useful.back();
   }
-  return any ? UOp::make(Op::Flip, {x}, AxesArg({useful.data(), useful.size()})) : x;
+  return any ? UOp::make(Op::Flip, {x}, AxesArg(useful)) : x;
 }
 
 UOp reduce(const UOp& x, Op op, std::span<const int> axes) {

@@ -46,7 +46,7 @@ UOp push_op_into_gate(const Match& m) {
     SmallVec<UOp, 3> srcs(u.srcs().begin(), u.srcs().end());
     srcs[i] = u.src(i).src(1);
     // A cast or bitcast states its dtype, everything else derives it.
-    return where(u.src(i).src(0), u.with_srcs({srcs.data(), srcs.size()}), invalid());
+    return where(u.src(i).src(0), u.with_srcs(srcs), invalid());
   }
   return {};
 }
@@ -161,7 +161,7 @@ UOp move_into_gate(const UOp& load, SmallVec<UOp, 8>& selecting) {
   }
   selecting = kept;
   if (gate.size() == before) return load;
-  const UOp all = join_operands({gate.data(), gate.size()}, Op::And, {});
+  const UOp all = join_operands(gate, Op::And, {});
   return lathe::load(index(address.src(0), where(all, gated.src(1), invalid())));
 }
 
@@ -183,8 +183,7 @@ UOp select_by_gate(const Match& m) {
   const UOp moved = move_into_gate(value, needed);
   if (needed.size() == before) return {};
   if (needed.empty()) return moved;
-  return m.fit(
-      where(join_operands({needed.data(), needed.size()}, Op::And, {}), moved, u.src(opposite ? 1 : 2)));
+  return m.fit(where(join_operands(needed, Op::And, {}), moved, u.src(opposite ? 1 : 2)));
 }
 
 UOp conjoin_by_gate(const Match& m) {
@@ -197,7 +196,7 @@ UOp conjoin_by_gate(const Match& m) {
   const UOp moved = move_into_gate(value, clauses);
   if (clauses.size() == before) return {};
   clauses.push_back(moved);
-  return join_operands({clauses.data(), clauses.size()}, Op::And, {});
+  return join_operands(clauses, Op::And, {});
 }
 
 }  // namespace lathe

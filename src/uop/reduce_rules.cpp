@@ -33,7 +33,7 @@ UOp reduce_over_rest(const UOp& reduce, const UOp& value, size_t but = 0) {
   for (size_t i = 1; i < reduce.n_srcs(); i++)
     if (i != but) srcs.push_back(reduce.src(i));
   if (srcs.size() == 1) return value;
-  return UOp::make(Op::Reduce, DType::Void, {srcs.data(), srcs.size()}, reduce.arg());
+  return UOp::make(Op::Reduce, DType::Void, srcs, reduce.arg());
 }
 
 // ---- selections
@@ -96,7 +96,7 @@ std::optional<Selection> selected_product(const UOp& value) {
     }
   }
   if (out.clauses.empty()) return std::nullopt;
-  out.yes = cast(join_operands({factors.data(), factors.size()}, Op::Mul, {}), value.dtype());
+  out.yes = cast(join_operands(factors, Op::Mul, {}), value.dtype());
   out.no = zero_of(value.dtype());
   return out;
 }
@@ -247,7 +247,7 @@ UOp select_one(const UOp& u, size_t i, const Selection& s) {
     SmallVec<UOp, 8> rest{e->gate};
     for (size_t j = 0; j < s.clauses.size(); j++)
       if (j != k) rest.push_back(s.clauses[j]);
-    const UOp selected = where(conjunction({rest.data(), rest.size()}), s.yes, s.no);
+    const UOp selected = where(conjunction(rest), s.yes, s.no);
     return reduce_over_rest(u, simplify(replace_range(selected, r, *e)), i);
   }
   return {};
@@ -267,13 +267,13 @@ UOp count_selected(const UOp& u, size_t i, const Selection& s) {
   SmallVec<UOp, 8> own, others;
   for (const UOp& c : s.clauses) (depends_on(c, r) ? own : others).push_back(c);
   if (own.empty()) return {};
-  const UOp count = count_of({own.data(), own.size()}, r);
+  const UOp count = count_of(own, r);
   if (!count) return {};
   const DType d = u.dtype();
   const UOp end = cast(r.src(0), d);
   UOp total = yes * cast(count, d);
   if (!is_zero(no)) total = total + no * cast(r.src(0) - count, d);
-  if (!others.empty()) total = where(conjunction({others.data(), others.size()}), total, no * end);
+  if (!others.empty()) total = where(conjunction(others), total, no * end);
   return reduce_over_rest(u, cast(total, d), i);
 }
 
@@ -364,7 +364,7 @@ UOp flatten_nested(const Match& m) {
     if (selected && reaches(value.src(0), r)) return {};
     srcs.push_back(r);
   }
-  return UOp::make(Op::Reduce, u.dtype(), {srcs.data(), srcs.size()}, u.arg());
+  return UOp::make(Op::Reduce, u.dtype(), srcs, u.arg());
 }
 
 constexpr auto kReduceRules =

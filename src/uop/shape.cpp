@@ -64,7 +64,7 @@ std::string to_string(const Shape& s) {
 UOp shape_node(const Shape& s) {
   SmallVec<UOp, 8> lanes;
   for (const SInt& d : s) lanes.push_back(d.uop());
-  return UOp::make(Op::Stack, s.empty() ? DType::WeakInt : DType::Void, {lanes.data(), lanes.size()});
+  return UOp::make(Op::Stack, s.empty() ? DType::WeakInt : DType::Void, lanes);
 }
 
 Shape shape_from_node(const UOp& stack) {

@@ -215,7 +215,7 @@ UOp drop_constant_ranges(const Match& m) {
   for (const UOp& s : u.srcs().subspan(1))
     if (!s.is_const()) srcs.push_back(s);
   if (srcs.size() == u.n_srcs() && srcs.size() > 1) return {};
-  if (srcs.size() > 1) return u.with_srcs({srcs.data(), srcs.size()});
+  if (srcs.size() > 1) return u.with_srcs(srcs);
   if (u.op() == Op::Reduce && u.arg_as<ReduceArg>().n_axes != 0) return {};
   return u.src(0);
 }
@@ -244,7 +244,7 @@ UOp flatten_effects(const Match& m) {
     }
   }
   if (u.op() == Op::Group && out.size() == 1) return out[0];
-  return changed ? u.with_srcs({out.data(), out.size()}) : UOp();
+  return changed ? u.with_srcs(out) : UOp();
 }
 bool lists_effects(const UOp& u) {
   for (const UOp& s : u.srcs())
