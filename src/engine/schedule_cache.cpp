@@ -4,6 +4,7 @@
 #include "base/knobs.h"
 
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -51,73 +52,52 @@ Structure structure_of(std::span<const UOp> roots) {
   return out;
 }
 
-// A schedule over numbered buffers: first those of the graph, then those it makes.
+// A schedule over Params, which stand for the buffers of the graph, and over buffers that it makes.
 struct Template {
-  struct Kernel {
-    UOp body;
-    std::vector<uint32_t> buffers;
-    std::string device;
-  };
-  std::vector<Kernel> kernels;
-  size_t n_outer = 0;
-  std::vector<UOp> made;  // Buffers to copy: shape, dtype and device count
-  struct Change {
-    uint32_t from;  // position in Structure::order
-    UOp to;         // over Params (outer buffers) and `made`
-  };
-  std::vector<Change> becomes;
+  Schedule schedule;
+  std::vector<UOp> made;       // Buffers to copy: shape, dtype and device count
+  std::vector<uint32_t> from;  // position in Structure::order of each node that becomes another
 };
+
+UOp param_for(size_t i, const UOp& buffer) {
+  return param(static_cast<int>(i), buffer.shape(), buffer.dtype(), buffer.device());
+}
 
 Template make_template(const Structure& s, std::span<const UOp> roots) {
   std::vector<std::pair<UOp, UOp>> to_params;
-  for (size_t i = 0; i < s.buffers.size(); i++) {
-    const UOp& b = s.buffers[i];
-    to_params.emplace_back(b, param(static_cast<int>(i), b.shape(), b.dtype(), b.device()));
-  }
+  for (size_t i = 0; i < s.buffers.size(); i++)
+    to_params.emplace_back(s.buffers[i], param_for(i, s.buffers[i]));
   const UOp graph = substitute(sink(roots), to_params);
   const std::vector<UOp> order = toposort(graph);
   CHECK(order.size() == s.order.size(), "two buffers of one graph became one parameter");
   std::unordered_map<const Node*, uint32_t> position;
   for (uint32_t i = 0; i < order.size(); i++) position.emplace(order[i].node(), i);
-  Schedule schedule = make_schedule(graph.srcs());
 
-  Template out;
-  out.n_outer = s.buffers.size();
-  std::unordered_map<const Node*, uint32_t> numbers;
-  auto number = [&](const UOp& b) {
-    if (b.op() == Op::Param) return static_cast<uint32_t>(b.param().slot);
-    const auto [it, added] = numbers.emplace(b.node(), static_cast<uint32_t>(out.n_outer + out.made.size()));
-    if (added) out.made.push_back(b);
-    return it->second;
-  };
-  for (ScheduledKernel& k : schedule.kernels) {
-    Template::Kernel t{std::move(k.body), {}, std::move(k.device)};
-    for (const UOp& b : k.buffers) t.buffers.push_back(number(b));
-    out.kernels.push_back(std::move(t));
+  Template out{make_schedule(graph.srcs()), {}, {}};
+  std::unordered_set<UOp> seen;
+  for (const ScheduledKernel& k : out.schedule.kernels)
+    for (const UOp& b : k.buffers)
+      if (b.op() != Op::Param && seen.insert(b).second) out.made.push_back(b);
+  for (auto& [from, to] : out.schedule.becomes) {
+    out.from.push_back(position.at(from.node()));
+    from = {};
   }
-  for (const auto& [from, to] : schedule.becomes) out.becomes.push_back({position.at(from.node()), to});
   return out;
 }
 
 Schedule instantiate(const Template& t, const Structure& s) {
-  std::vector<UOp> buffers = s.buffers;
   std::vector<std::pair<UOp, UOp>> map;
-  for (size_t i = 0; i < s.buffers.size(); i++) {
-    const UOp& b = s.buffers[i];
-    map.emplace_back(param(static_cast<int>(i), b.shape(), b.dtype(), b.device()), b);
+  for (size_t i = 0; i < s.buffers.size(); i++) map.emplace_back(param_for(i, s.buffers[i]), s.buffers[i]);
+  for (const UOp& b : t.made) map.emplace_back(b, new_buffer(b.shape(), b.dtype(), b.device()));
+  const std::unordered_map<UOp, UOp> buffers(map.begin(), map.end());
+  Schedule out = t.schedule;
+  for (ScheduledKernel& k : out.kernels)
+    for (UOp& b : k.buffers) b = buffers.at(b);
+  for (size_t i = 0; i < t.from.size(); i++) {
+    auto& [from, to] = out.becomes[i];
+    from = s.order[t.from[i]];
+    to = substitute(to, map);
   }
-  for (const UOp& b : t.made) {
-    buffers.push_back(new_buffer(b.shape(), b.dtype(), b.device()));
-    map.emplace_back(b, buffers.back());
-  }
-  Schedule out;
-  for (const Template::Kernel& k : t.kernels) {
-    ScheduledKernel made{k.body, {}, k.device};
-    for (uint32_t b : k.buffers) made.buffers.push_back(buffers[b]);
-    out.kernels.push_back(std::move(made));
-  }
-  for (const Template::Change& c : t.becomes)
-    out.becomes.emplace_back(s.order[c.from], substitute(c.to, map));
   return out;
 }
 

@@ -185,18 +185,25 @@ std::string LlvmWriter::read(const Access& a, DType d) {
   return from_memory(value_of("load {}, ptr {}, align {}", t, p, item_size(d)), d, a.at.lanes);
 }
 
-// One gate for the whole access: a branch around it.
-std::string LlvmWriter::gated_read(const Access& a, DType d) {
-  const std::string label = pool_.unique("load");
-  const std::string alternative = operand(a.value, a.at.lanes);
-  const std::string before = block_;
-  line("br i1 {}, label %{}.read, label %{}.done", operand(a.gate), label, label);
-  begin_block(label + ".read");
+// Runs `access` in a block of its own, behind a branch; returns the name that the labels start with.
+std::string LlvmWriter::guarded(const char* name, const char* block, const UOp& gate,
+                                FunctionRef<void()> access) {
+  const std::string label = pool_.unique(name);
+  line("br i1 {}, label %{}.{}, label %{}.done", operand(gate), label, block, label);
+  begin_block(fmt::format("{}.{}", label, block));
   open_scope();
-  const std::string x = read(a, d);
+  access();
   close_scope();
   jump_to(label + ".done");
   begin_block(label + ".done");
+  return label;
+}
+
+// One gate for the whole access: a branch around it.
+std::string LlvmWriter::gated_read(const Access& a, DType d) {
+  const std::string alternative = operand(a.value, a.at.lanes), before = block_;
+  std::string x;
+  const std::string label = guarded("load", "read", a.gate, [&] { x = read(a, d); });
   return value_of("phi {} [ {}, %{}.read ], [ {}, %{} ]", type(d, a.at.lanes), x, label, alternative, before);
 }
 
@@ -237,14 +244,7 @@ void LlvmWriter::store(const UOp& u) {
          item_size(d));
   };
   if (!a.gate) return write();
-  const std::string label = pool_.unique("store");
-  line("br i1 {}, label %{}.write, label %{}.done", operand(a.gate), label, label);
-  begin_block(label + ".write");
-  open_scope();
-  write();
-  close_scope();
-  jump_to(label + ".done");
-  begin_block(label + ".done");
+  guarded("store", "write", a.gate, write);
 }
 
 // ---- module

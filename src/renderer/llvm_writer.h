@@ -1,5 +1,6 @@
 // The state of rendering one program as LLVM IR.
 #pragma once
+#include "base/function_ref.h"
 #include "renderer/llvm_text.h"
 #include "renderer/program.h"
 
@@ -67,6 +68,7 @@ class LlvmWriter {
   // Memory (llvm.cpp).
   std::string pointer(const Address& at);
   std::string read(const Access& a, DType d);
+  std::string guarded(const char* name, const char* block, const UOp& gate, FunctionRef<void()> access);
   std::string gated_read(const Access& a, DType d);
   std::string masked(const Access& a, DType d, bool writes, const std::string& value);
   std::string to_memory(const std::string& x, DType d, int64_t lanes);

@@ -1,5 +1,6 @@
 #include "renderer/program.h"
 
+#include "uop/eval.h"
 #include "uop/image.h"
 
 #include <algorithm>
@@ -19,28 +20,6 @@ constexpr NotRendered kNotRendered[] = {
       Op::ContiguousBackward, Op::Detach},
      "graphs only: lowering turns it into loops, indices and memory"},
 };
-
-struct Interval {
-  int128 lo, hi;
-};
-
-Interval interval_of(const UOp& u) { return {u.bounds().lo.as_int(), u.bounds().hi.as_int()}; }
-
-std::optional<Interval> exact_result(const UOp& u) {
-  const Interval a = interval_of(u.src(0));
-  if (u.op() == Op::Neg) return Interval{-a.hi, -a.lo};
-  Interval b = interval_of(u.src(1));
-  if (u.op() == Op::Add) return Interval{a.lo + b.lo, a.hi + b.hi};
-  if (u.op() == Op::Sub) return Interval{a.lo - b.hi, a.hi - b.lo};
-  if (u.op() == Op::Shl) {
-    if (b.lo < 0 || b.hi > 62) return std::nullopt;
-    b = {int128{1} << static_cast<int>(b.lo), int128{1} << static_cast<int>(b.hi)};
-  }
-  // Both factors are below 2^64 in magnitude, so no product leaves 128 bits.
-  const int128 corners[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-  const auto [lo, hi] = std::minmax_element(std::begin(corners), std::end(corners));
-  return Interval{*lo, *hi};
-}
 
 }  // namespace
 
@@ -163,12 +142,19 @@ std::optional<std::vector<int64_t>> picked_lanes(const UOp& u) {
 
 int64_t element_count(const UOp& buffer) { return prod(buffer.shape()).value(); }
 
+// All of these ops are monotonic in each source, so the extremes are among the values at the sources' bounds.
 bool cannot_overflow(const UOp& u) {
-  if (!is_signed_int(u.dtype())) return false;
   for (const UOp& s : u.srcs())
     if (!is_signed_int(s.dtype()) && u.op() != Op::Shl) return false;
-  const std::optional<Interval> r = exact_result(u);
-  return r && r->lo >= min_value(u.dtype()).as_int() && r->hi <= max_value(u.dtype()).as_int();
+  if (!is_signed_int(u.dtype())) return false;
+  for (int corner = 0; corner < 1 << u.n_srcs(); corner++) {
+    SmallVec<Scalar, 2> at;
+    for (size_t i = 0; i < u.n_srcs(); i++)
+      at.push_back(corner >> i & 1 ? u.src(i).bounds().hi : u.src(i).bounds().lo);
+    const std::optional<Scalar> exact = eval(u.op(), DType::WeakInt, at);
+    if (!exact || exact->less(min_value(u.dtype())) || max_value(u.dtype()).less(*exact)) return false;
+  }
+  return true;
 }
 
 void check_operands(const UOp& u) {

@@ -25,36 +25,21 @@ uint32_t dtype_bits(std::initializer_list<DType> types) {
   return bits;
 }
 
-// "48K", "2048K", "30M", as sysfs writes sizes.
-std::optional<int64_t> parse_size(const std::string& text) {
-  int64_t value = 0;
-  size_t i = 0;
-  for (; i < text.size() && text[i] >= '0' && text[i] <= '9' && value < (int64_t{1} << 40); i++)
-    value = value * 10 + (text[i] - '0');
-  if (i == 0) return std::nullopt;
-  const char unit = i < text.size() ? text[i] : 'B';
-  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : unit == 'G' ? value << 30 : value;
-}
-
-std::string first_word(const std::string& path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
-}
-
 // Sizes that the system does not tell keep their defaults.
 void read_caches(Target& t) {
   constexpr int kMaxIndex = 8;
   for (int i = 0; i < kMaxIndex; i++) {
     const std::string dir = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
-    const std::string level = first_word(dir + "level");
-    if (level.empty()) break;
-    const std::optional<int64_t> bytes = parse_size(first_word(dir + "size"));
-    if (!bytes || *bytes == 0 || first_word(dir + "type") == "Instruction") continue;
-    if (level == "1") t.l1d_bytes = *bytes;
-    if (level == "2") t.l2_bytes = *bytes;
-    if (level == "3") t.l3_bytes = *bytes;
+    std::string level, type;
+    int64_t bytes = 0;
+    char unit = 'B';  // sizes are written as "48K"
+    if (!(std::ifstream(dir + "level") >> level)) break;
+    std::ifstream(dir + "type") >> type;
+    if (!(std::ifstream(dir + "size") >> bytes >> unit) || bytes <= 0 || type == "Instruction") continue;
+    bytes <<= unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+    if (level == "1") t.l1d_bytes = bytes;
+    if (level == "2") t.l2_bytes = bytes;
+    if (level == "3") t.l3_bytes = bytes;
   }
 }
 

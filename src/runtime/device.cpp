@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -58,13 +59,10 @@ std::string upper(std::string_view text) {
 
 std::optional<int> parse_index(std::string_view text) {
   constexpr size_t kMaxDigits = 6;
-  if (text.empty() || text.size() > kMaxDigits) return std::nullopt;
-  int value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + (c - '0');
-  }
-  return value;
+  unsigned value = 0;  // has no sign in text
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  return whole && text.size() <= kMaxDigits ? std::optional(static_cast<int>(value)) : std::nullopt;
 }
 
 ParsedName parse_name(std::string_view name) {
@@ -124,14 +122,11 @@ Device& device(std::string_view name) {
     user_runtime_error("usage of device {} disallowed (ALLOW_DEVICE_USAGE is 0)", parsed.canonical);
   std::unique_lock lock(all.mutex);
   auto found = all.by_name.find(parsed.canonical);
-  Device* made =
-      found != all.by_name.end()
-          ? found->second
-          : all.by_name
-                .emplace(parsed.canonical, parsed.kind->make(parsed.canonical, parsed.renderer).release())
-                .first->second;
-  all.by_name.emplace(name, made);
-  return *made;
+  if (found == all.by_name.end())
+    found =
+        all.by_name.emplace(parsed.canonical, parsed.kind->make(parsed.canonical, parsed.renderer).release())
+            .first;
+  return *all.by_name.emplace(name, found->second).first->second;
 }
 
 Device& default_device() {

@@ -19,11 +19,6 @@ using namespace typed;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double largest_by_bounds(const UOp& u) {
-  const double lo = std::fabs(u.bounds().lo.as_double()), hi = std::fabs(u.bounds().hi.as_double());
-  return std::max(lo, hi);
-}
-
 // Rounding of sums and products is far smaller than the margin callers leave.
 double combine(Op op, double a, double b) {
   switch (op) {
@@ -38,44 +33,27 @@ double combine(Op op, double a, double b) {
 
 double largest_magnitude(const UOp& u) {
   constexpr size_t kMaxNodes = 64;
+  constexpr OpSet kBounded{Op::Add, Op::Sub, Op::Mul, Op::Max, Op::Neg, Op::Where, Op::Trunc, Op::Cast};
+  size_t n_nodes = 0;
+  const std::vector<UOp> order = toposort(u, [&](const UOp& n) {
+    const bool bounded =
+        kBounded.contains(n.op()) && is_float(n.dtype()) && is_float(n.srcs().back().dtype());
+    return bounded && ++n_nodes <= kMaxNodes;
+  });
+  if (n_nodes > kMaxNodes) return kInfinity;
   std::unordered_map<const Node*, double> known;
-  std::vector<UOp> work{u};
-  const auto looks_inside = [](const UOp& n) {
-    switch (n.op()) {
-      case Op::Add:
-      case Op::Sub:
-      case Op::Mul:
-      case Op::Max:
-      case Op::Neg:
-      case Op::Where:
-      case Op::Trunc: return is_float(n.dtype());
-      case Op::Cast: return is_float(n.src(0).dtype()) && is_float(n.dtype());
-      default: return false;
-    }
+  const auto of = [&](const UOp& n) {
+    if (const auto it = known.find(n.node()); it != known.end()) return it->second;
+    if (n.op() == Op::Sin) return 1.0;
+    return std::max(std::fabs(n.bounds().lo.as_double()), std::fabs(n.bounds().hi.as_double()));
   };
-  while (!work.empty()) {
-    const UOp n = work.back();
-    if (known.size() + work.size() > kMaxNodes) return kInfinity;
-    if (known.contains(n.node())) {
-      work.pop_back();
-      continue;
-    }
-    if (!looks_inside(n)) {
-      known.emplace(n.node(), n.op() == Op::Sin ? 1.0 : largest_by_bounds(n));
-      work.pop_back();
-      continue;
-    }
+  for (const UOp& n : order) {
     const auto values = n.op() == Op::Where ? n.srcs().subspan(1) : n.srcs();
-    const size_t before = work.size();
-    for (const UOp& s : values)
-      if (!known.contains(s.node())) work.push_back(s);
-    if (work.size() > before) continue;
-    double r = known.at(values[0].node());
-    for (const UOp& s : values.subspan(1)) r = combine(n.op(), r, known.at(s.node()));
+    double r = of(values[0]);
+    for (const UOp& s : values.subspan(1)) r = combine(n.op(), r, of(s));
     known.emplace(n.node(), std::isnan(r) ? kInfinity : r);
-    work.pop_back();
   }
-  return known.at(u.node());
+  return of(u);
 }
 
 namespace {

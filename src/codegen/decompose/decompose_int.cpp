@@ -41,16 +41,6 @@ int128 low(const UOp& u) { return u.bounds().lo.as_int(); }
 int128 high(const UOp& u) { return u.bounds().hi.as_int(); }
 int width(const UOp& u) { return bit_width(u.dtype()); }
 
-// k where u is the constant 2^k.
-std::optional<int> log2_of(const UOp& u) {
-  if (!u.is_const()) return std::nullopt;
-  const int128 v = u.value().as_int();
-  if (v <= 0 || (v & (v - 1))) return std::nullopt;
-  int k = 0;
-  while (v >> k != 1) k++;
-  return k;
-}
-
 std::optional<DType> wider(DType d) {
   switch (d) {
     case DType::Int8: return DType::Int16;

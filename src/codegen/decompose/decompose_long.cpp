@@ -201,14 +201,6 @@ class WordPairs {
     return {index(of(u.src(0)), first), index(of(u.src(0)), add(first, 1))};
   }
 
-  Words access(const UOp& u) const {
-    const Words& at = words(u.src(0));
-    if (u.n_srcs() == 1) return {load(at.lo), load(at.hi)};
-    const Words& other = words(u.src(1));
-    const UOp gate = of(u.src(2));
-    return {UOp::make(Op::Load, {at.lo, other.lo, gate}), UOp::make(Op::Load, {at.hi, other.hi, gate})};
-  }
-
   Words converted(const UOp& u) const {
     const UOp& x = u.src(0);
     if (is_long(x.dtype())) return words(x);
@@ -216,13 +208,15 @@ class WordPairs {
     return is_float(x.dtype()) ? from_float(of(x)) : extended(of(x));
   }
 
-  // The op on each word; `keeps` tells the sources that are no values of their own.
-  template <class F>
-  Words per_word(const UOp& u, F keeps) const {
+  // The op on each word of its 64-bit sources.
+  Words per_word(const UOp& u) const {
     const auto with = [&](UOp Words::* part) {
       SmallVec<UOp, 8> srcs;
-      for (size_t i = 0; i < u.n_srcs(); i++) srcs.push_back(keeps(i) ? of(u.src(i)) : words(u.src(i)).*part);
-      return UOp::make(u.op(), DType::Void, {srcs.data(), srcs.size()}, u.arg());
+      for (const UOp& s : u.srcs()) {
+        const auto pair = words_.find(s.node());
+        srcs.push_back(pair == words_.end() ? of(s) : pair->second.*part);
+      }
+      return UOp::make(u.op(), DType::Void, srcs, u.arg());
     };
     return {with(&Words::lo), with(&Words::hi)};
   }
@@ -233,16 +227,14 @@ class WordPairs {
         const auto bits = static_cast<int64_t>(encode(u.value(), u.dtype()));
         return {word(bits & 0xffffffff), word(bits >> 32 & 0xffffffff)};
       }
-      case Op::Index:
-        if (spec_is_memory(u.src(0))) return address(u);
-        return per_word(u, [](size_t i) { return i > 0; });
+      case Op::Index: return spec_is_memory(u.src(0)) ? address(u) : per_word(u);
       case Op::Shrink: return address(u);
-      case Op::Load: return access(u);
       case Op::Cast:
       case Op::Bitcast: return converted(u);
-      case Op::After: return per_word(u, [](size_t i) { return i > 0; });
-      case Op::Where: return per_word(u, [](size_t i) { return i == 0; });
-      case Op::Stack: return per_word(u, [](size_t) { return false; });
+      case Op::Load:
+      case Op::After:
+      case Op::Where:
+      case Op::Stack: return per_word(u);
       case Op::Neg: return negate(words(u.src(0)));
       case Op::Range: refuse("a loop of more than 2^31 rounds");
       case Op::Param: refuse("a variable that may leave int32");
@@ -269,48 +261,32 @@ class WordPairs {
 
   // Nodes that are no 64-bit value themselves.
   UOp visit(const UOp& u) const {
-    const bool reads_long = u.n_srcs() > 0 && is_long(u.src(0).dtype());
     switch (u.op()) {
       case Op::Param:
       case Op::Buffer: return is_long(u.dtype()) ? memory(u, u.src(0)) : u;
       case Op::Index:
-        if (spec_is_memory(u.src(0)))
-          return u.with_srcs(std::array{of(u.src(0)), coordinate(u.src(1), u.src(0))});
-        break;
+        if (!spec_is_memory(u.src(0))) break;
+        return u.with_srcs(std::array{of(u.src(0)), coordinate(u.src(1), u.src(0))});
       case Op::Shrink: {
         const UOp at = coordinate(u.src(1).src(0), u.src(0));
         return u.with_srcs(std::array{of(u.src(0)), stack({&at, 1}), u.src(2)});
       }
-      case Op::Store:
-        if (reads_long) return stores(u);
-        break;
-      case Op::Cast:
-        if (reads_long) return narrowed(words(u.src(0)), u);
-        break;
-      case Op::Bitcast:
-        if (reads_long) refuse("reading the bits of float64");
-        break;
-      case Op::CmpLt:
-        if (reads_long) return less_than(words(u.src(0)), words(u.src(1)), !is_unsigned(u.src(0).dtype()));
-        break;
-      case Op::CmpNe:
-      case Op::CmpEq:
-        if (reads_long) {
-          const Words d = each(words(u.src(0)), words(u.src(1)), Op::Xor);
-          return u.op() == Op::CmpNe ? is_nonzero(d) : no(is_nonzero(d));
-        }
-        break;
       default: break;
     }
-    return done_.over_sources(u);
-  }
-
-  UOp stores(const UOp& u) const {
-    const Words &at = words(u.src(0)), &v = words(u.src(1));
-    const auto part = [&](const UOp& address, const UOp& value) {
-      return u.n_srcs() == 2 ? store(address, value) : UOp::make(Op::Store, {address, value, of(u.src(2))});
-    };
-    return UOp::make(Op::Group, DType::Void, {part(at.lo, v.lo), part(at.hi, v.hi)});
+    if (u.n_srcs() == 0 || !words_.contains(u.src(0).node())) return done_.over_sources(u);
+    const Words& a = words(u.src(0));
+    switch (u.op()) {
+      case Op::Store: {
+        const Words stores = per_word(u);
+        return UOp::make(Op::Group, DType::Void, {stores.lo, stores.hi});
+      }
+      case Op::Cast: return narrowed(a, u);
+      case Op::Bitcast: refuse("reading the bits of float64");
+      case Op::CmpLt: return less_than(a, words(u.src(1)), !is_unsigned(u.src(0).dtype()));
+      case Op::CmpNe: return is_nonzero(each(a, words(u.src(1)), Op::Xor));
+      case Op::CmpEq: return no(is_nonzero(each(a, words(u.src(1)), Op::Xor)));
+      default: return done_.over_sources(u);
+    }
   }
 
   static UOp narrowed(const Words& w, const UOp& u) {

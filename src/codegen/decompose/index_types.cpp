@@ -184,47 +184,29 @@ class WeakCommit {
 
   // Ops whose low 32 result bits depend only on the low 32 bits of their operands.
   static bool is_modular(const UOp& u) {
-    if (!is_int(u.dtype()) || bit_width(u.dtype()) != 64) return false;
-    switch (u.op()) {
-      case Op::Add:
-      case Op::Sub:
-      case Op::Mul:
-      case Op::Neg:
-      case Op::And:
-      case Op::Or:
-      case Op::Xor:
-      case Op::Where:
-      case Op::Stack: return true;
-      case Op::Shl: return u.src(1).is_const() && u.src(1).value().less(Scalar(32));
-      default: return false;
-    }
+    constexpr OpSet kModular{Op::Add, Op::Sub, Op::Mul,   Op::Neg,  Op::And,
+                             Op::Or,  Op::Xor, Op::Where, Op::Stack};
+    return is_wide(u) && (kModular.contains(u.op()) ||
+                          (u.op() == Op::Shl && u.src(1).is_const() && u.src(1).value().less(Scalar(32))));
   }
+  static bool is_wide(const UOp& u) { return is_int(u.dtype()) && bit_width(u.dtype()) == 64; }
 
   // `u` modulo 2^32 as int32, with the arithmetic down to the first other op done in int32.
   UOp low_word(const UOp& u) {
-    if (!is_int(u.dtype()) || bit_width(u.dtype()) != 64) return u;
-    std::vector<UOp> work{u};
-    while (!work.empty()) {
-      const UOp n = work.back();
-      const size_t before = work.size();
-      if (is_modular(n) && !low_.contains(n.node()))
-        for (const UOp& s : operands(n))
-          if (!low_.contains(s.node())) work.push_back(s);
-      if (work.size() > before) continue;
-      work.pop_back();
-      low_.try_emplace(n.node(), low_node(n));
-    }
-    return low_.at(u.node());
-  }
-  UOp low_node(const UOp& n) const {
-    if (n.is_invalid()) return n;
-    if (n.is_const()) return constant(DType::Int32, n.value());
-    if (is_modular(n)) {
+    if (!is_wide(u)) return u;
+    const auto is_new = [&](const UOp& n) { return is_modular(n) && !low_.contains(n.node()); };
+    for (const UOp& n : toposort(u, is_new)) {
       SmallVec<UOp, 8> srcs;
       const size_t first = n.n_srcs() - operands(n).size();
-      for (size_t i = 0; i < n.n_srcs(); i++) srcs.push_back(i < first ? n.src(i) : low_.at(n.src(i).node()));
-      return UOp::make(n.op(), DType::Void, {srcs.data(), srcs.size()});
+      for (size_t i = 0; i < n.n_srcs(); i++) srcs.push_back(i < first ? n.src(i) : low_of(n.src(i)));
+      low_.emplace(n.node(), UOp::make(n.op(), DType::Void, srcs));
     }
+    return low_of(u);
+  }
+  UOp low_of(const UOp& n) const {
+    if (const auto it = low_.find(n.node()); it != low_.end()) return it->second;
+    if (n.is_invalid()) return n;
+    if (n.is_const()) return constant(DType::Int32, n.value());
     const bool widened = n.op() == Op::Cast && (is_int(n.src(0).dtype()) || is_bool(n.src(0).dtype()));
     return cast(widened ? n.src(0) : n, DType::Int32);
   }

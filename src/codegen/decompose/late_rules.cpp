@@ -47,11 +47,8 @@ UOp use_divisions(const UOp& sink) {
 // ---- rules --------------------------------------------------------------------------------------
 
 UOp shift_instead(const Match& m) {
-  const int128 c = m[pat::c0].value().as_int();
-  if (c <= 1 || (c & (c - 1))) return {};
-  int k = 0;
-  while (c >> k != 1) k++;
-  return m.fit(shl(m[pat::x], k));
+  const std::optional<int> k = log2_of(m[pat::c0]);
+  return k && *k > 0 ? m.fit(shl(m[pat::x], *k)) : UOp();
 }
 
 // !(x < c) is c-1 < x, and !(c < x) is x < c+1, unless the constant leaves the type.

@@ -3,6 +3,7 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <optional>
 #include <span>
 
 namespace lathe::typed {
@@ -25,6 +26,15 @@ inline UOp select(const UOp& c, const Scalar& a, const UOp& b) { return where(c,
 // The smaller and the larger one; a NaN in `a` stays.
 inline UOp at_most(const UOp& a, const Scalar& v) { return where(lt(num(a, v), a), num(a, v), a); }
 inline UOp at_least(const UOp& a, const Scalar& v) { return alu(Op::Max, {a, num(a, v)}); }
+
+// k where `u` is the constant 2^k.
+inline std::optional<int> log2_of(const UOp& u) {
+  const int128 v = u.is_const() ? u.value().as_int() : 0;
+  if (v <= 0 || (v & (v - 1))) return std::nullopt;
+  int k = 0;
+  while (v >> k != 1) k++;
+  return k;
+}
 
 // c[0] + c[1]*x + … by Horner's scheme.
 inline UOp polynomial(const UOp& x, std::span<const double> c) {

@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
 
 namespace lathe {
@@ -35,16 +33,9 @@ std::vector<unsigned> describe() {
   return words;
 }
 
-#elif defined(__aarch64__)
-
-std::vector<unsigned> describe() {
-  const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
-  return {static_cast<unsigned>(caps), static_cast<unsigned>(caps >> 32), static_cast<unsigned>(caps2),
-          static_cast<unsigned>(caps2 >> 32)};
-}
-
 #else
 
+// Only x86-64 objects are loaded (elf_loader.h).
 std::vector<unsigned> describe() { return {}; }
 
 #endif
