@@ -120,7 +120,7 @@ class Heuristic {
     int64_t widest = 4;
     for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / widest);
-    const int64_t registers = is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
+    const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
     const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
     if (!n) return;
     lanes_per_vector_ = std::max<int64_t>(1, n / lanes);

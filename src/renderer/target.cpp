@@ -108,14 +108,15 @@ Target llvm_target() { return host_target("llvm"); }
 Target c_target() {
   Target t = host_target("c");
   t.dtypes &= ~dtype_bits({DType::Float16});
+  t.has_long_vectors = false;  // compilers compare and convert those lane by lane
   return t;
 }
 
 std::string Target::key() const {
   return fmt::format(
-      "{}:{}:threads={}/{}:vector={}x{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
-      has_threads, max_threads, vector_registers, vector_bits, has_fma, l1d_bytes, l2_bytes, l3_bytes,
-      native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
+      "{}:{}:threads={}/{}:vector={}x{}{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
+      has_threads, max_threads, vector_registers, vector_bits, has_long_vectors ? "+" : "", has_fma,
+      l1d_bytes, l2_bytes, l3_bytes, native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
 }
 
 }  // namespace lathe

@@ -18,6 +18,7 @@ struct Target {
   int vector_bits = 128;  // one vector register of float32
   int vector_registers = 16;
   bool has_fma = false;
+  bool has_long_vectors = true;  // a vector of several registers is as fast as its parts
 
   int64_t l1d_bytes = 32 << 10;  // of one core
   int64_t l2_bytes = 1 << 20;    // of one core
