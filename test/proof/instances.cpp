@@ -90,14 +90,21 @@ class Enumerator {
     looks_at_constants_ |= info_.when != nullptr;
   }
 
-  int run() {
+  InstanceCount run() {
+    std::string unsupported;
     const PatNode* left = list_.rules.nodes + info_.left;
     const uint32_t limit = pattern_form_limit(left, info_.n_left);
     for (uint32_t code = 0; code < limit; code++) {
       const PatternForm form = pattern_form(left, code);
-      if (form.code == 0 && form_is_canonical(left, form)) each_op(form);
+      if (form.code != 0 || !form_is_canonical(left, form)) continue;
+      try {
+        each_op(form);
+      } catch (const Unsupported& e) {
+        unsupported = e.what();
+      }
     }
-    return count_;
+    if (lanes_left_out_) unsupported = "lanes";
+    return {count_, unsupported};
   }
 
  private:
@@ -108,13 +115,19 @@ class Enumerator {
   const PatNode& node(const PatternForm& form, int step) const {
     return list_.rules.nodes[info_.left + form.steps[step].node];
   }
-  bool is_leaf(const PatNode& n) const { return n.kind != NodeKind::Node || n.bare; }
+  bool is_leaf(const PatNode& n) const { return n.kind != NodeKind::Node || n.bare || is_invalid(n); }
+  // Invalid, or what admits it beside other ops: lanes of it.
+  static bool is_invalid(const PatNode& n) {
+    if (n.kind != NodeKind::Node) return n.kind == NodeKind::Invalid;
+    return n.mode == SrcMode::Any && !n.bare && n.ops.contains(Op::Const) && n.test && n.test(invalid());
+  }
 
   void each_op(const PatternForm& form) {
     Odometer choice;
     ops_.assign(static_cast<size_t>(form.n), {});
     for (int i = 0; i < form.n; i++) {
       const PatNode& n = node(form, i);
+      lanes_left_out_ |= n.kind == NodeKind::Node && is_invalid(n);
       if (!is_leaf(n)) {
         if (n.mode != SrcMode::Exact) throw Unsupported("a node of the left side has any number of sources");
         for (int o = 0; o < kNumOps; o++)
@@ -139,7 +152,7 @@ class Enumerator {
     for (int i = 0; i < form.n; i++) {
       const PatNode& n = node(form, i);
       const bool states =
-          is_leaf(n) ? n.kind != NodeKind::Invalid
+          is_leaf(n) ? !is_invalid(n)
                      : kOpTable[static_cast<int>(ops[static_cast<size_t>(i)])].dtype_rule == DTypeRule::Arg;
       if (states && !form.steps[i].again) slots.push_back(i);
     }
@@ -233,7 +246,7 @@ class Enumerator {
       if (s.again) {
         u = bound[s.var];
         if (!u) throw Unsupported("a variable is met again before the node it names");
-      } else if (n.kind == NodeKind::Invalid) {
+      } else if (is_invalid(n)) {
         u = invalid();
       } else if (n.kind == NodeKind::Literal) {
         u = constant(d, to_scalar(n.literal));
@@ -271,12 +284,13 @@ class Enumerator {
   std::vector<std::vector<Op>> ops_;
   bool looks_at_constants_ = false;
   int count_ = 0;
+  bool lanes_left_out_ = false;
 };
 
 }  // namespace
 
-int for_each_instance(const RuleList& list, size_t rule, DType typed,
-                      const std::function<void(const Instance&)>& f) {
+InstanceCount for_each_instance(const RuleList& list, size_t rule, DType typed,
+                                const std::function<void(const Instance&)>& f) {
   return Enumerator(list, rule, typed, f).run();
 }
 

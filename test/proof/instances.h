@@ -31,10 +31,13 @@ struct Instance {
 };
 
 // Calls `f` for each, where integers have the dtype `typed` if they have a width and floats if it is one;
-// Void: only weak ones. Returns how many there were. Unsupported where the pattern does not say how many
-// sources a node has.
-int for_each_instance(const RuleList& list, size_t rule, DType typed,
-                      const std::function<void(const Instance&)>& f);
+// Void: only weak ones. Alternatives that do not say how many sources a node has are left out.
+struct InstanceCount {
+  int made = 0;
+  std::string left_out;  // why, where some were
+};
+InstanceCount for_each_instance(const RuleList& list, size_t rule, DType typed,
+                                const std::function<void(const Instance&)>& f);
 
 // The right side, over the values of the steps, with the dtype of the whole.
 Value right_side(const Instance& instance, std::span<const Value> steps, Semantics& semantics);

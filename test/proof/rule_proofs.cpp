@@ -157,7 +157,7 @@ class Prover {
       auto& v = values[static_cast<size_t>(i)];
       for (int k = 0; k < i && form.steps[i].again; k++)
         if (form.steps[k].var == form.steps[i].var) v = values[static_cast<size_t>(k)];
-      if (v || (n.kind == pat::NodeKind::Node && !n.bare)) continue;
+      if (v || (n.kind == pat::NodeKind::Node && !n.bare && !u.is_const())) continue;
       const auto number = std::find(instance.numbers.begin(), instance.numbers.end(), i);
       if (constants && number != instance.numbers.end())
         v = semantics.literal(
@@ -217,8 +217,9 @@ RuleReport check(const RuleList& list, size_t index, const Options& options) {
                                DType::UInt64, DType::Float16});
   Prover prover(options);
   try {
-    for (const DType d : typed)
-      report.instances += for_each_instance(list, index, d, [&](const Instance& instance) {
+    std::string left_out;
+    for (const DType d : typed) {
+      const InstanceCount count = for_each_instance(list, index, d, [&](const Instance& instance) {
         if (report.verdict == Verdict::Refuted) return;
         if (report.text.empty()) report.text = expression(instance.steps[0]);
         Outcome o;
@@ -243,9 +244,14 @@ RuleReport check(const RuleList& list, size_t index, const Options& options) {
           report.reason = fmt::format("{} [{}]: {}", expression(instance.steps[0]), dtypes, o.reason);
         }
       });
+      report.instances += count.made;
+      if (!count.left_out.empty()) left_out = count.left_out;
+    }
     if (report.instances == 0) {
       report.verdict = Verdict::Unknown;
-      report.reason = "it applies to no graph of scalars of these dtypes";
+      report.reason = left_out.empty() ? "it applies to no graph of scalars of these dtypes" : left_out;
+    } else if (!left_out.empty()) {
+      report.assumptions.insert("what holds of a scalar holds of every lane");
     }
   } catch (const Unsupported& e) {
     report.verdict = Verdict::Unknown;
