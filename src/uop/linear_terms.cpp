@@ -343,6 +343,18 @@ UOp normalize_sum(const UOp& u) {
   return sum == u ? UOp() : sum;
 }
 
+UOp order_sum(const UOp& u) {
+  LinearSum s;
+  if (extends_normal_sum(u) || !s.add_scaled(u, 1)) return {};
+  std::vector<const Node*> bases;
+  for (const Term& t : s.terms) bases.push_back(t.base.node());
+  std::sort(bases.begin(), bases.end());
+  const auto n_bases = std::unique(bases.begin(), bases.end()) - bases.begin();
+  if (std::ssize(s.normalize().terms) != n_bases) return {};
+  const UOp sum = s.to_uop();
+  return sum == u ? UOp() : sum;
+}
+
 UOp normalize_product(const UOp& u) {
   if (extends_normal_product(u)) return {};
   if (is_int_const(u.src(1)) && u.src(0).op() == Op::Add) {

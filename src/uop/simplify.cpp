@@ -397,7 +397,7 @@ constexpr auto kIndexRules = rules(
     rule(any_op<kLiftedOps>(op<Op::Const>(), cast(x)), fn(lift_to_index)));
 
 // A sum gets its order as a whole before its parts are visited: term by term, it would be rebuilt for each.
-constexpr auto kEntryRules = rules(rule((x + y).dtype(DType::WeakInt), fn(on_root<normalize_sum>)));
+constexpr auto kEntryRules = rules(rule((x + y).dtype(DType::WeakInt), fn(on_root<order_sum>)));
 
 // ---- selections
 // Below c ? t : f, c is true in t and false in f; what two selections of one condition make is selected by

@@ -164,7 +164,9 @@ inline Accuracy sample64(const Function& f, size_t n) {
   std::mt19937_64 random(3);
   for (size_t i = 0; i < n; i++) {
     const double x = std::bit_cast<double>(random());
-    in.push_back(i % 4 ? std::ldexp(x, static_cast<int>(random() % 20) - 10 - std::ilogb(x)) : x);
+    int exponent = 0;
+    const double significand = std::frexp(x, &exponent);
+    in.push_back(i % 4 ? std::ldexp(significand, static_cast<int>(random() % 20) - 9) : x);
   }
   return measure(f, in, DType::Float64);
 }
