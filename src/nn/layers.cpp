@@ -1,7 +1,5 @@
 #include "nn/layers.h"
 
-#include "nn/training.h"
-
 #include <cmath>
 #include <string_view>
 
@@ -13,11 +11,19 @@ Tensor uniform_weight(const Shape& shape, int64_t fan_in) {
   return Tensor::uniform(shape, -bound, bound);
 }
 
-Tensor buffer(Tensor value) { return value.set_param(false); }
+int64_t checked_groups(int64_t in_channels, int64_t out_channels, int64_t groups) {
+  if (groups < 1 || in_channels % groups != 0 || out_channels % groups != 0)
+    value_error("{} input and {} output channels cannot be split into {} groups", in_channels, out_channels,
+                groups);
+  return groups;
+}
 
-int64_t product(const Ints& sizes) {
-  int64_t out = 1;
-  for (int64_t size : sizes) out *= size;
+// One size stands for all axes.
+Ints kernel_sizes(int64_t axes, const Ints& kernel) {
+  if (kernel.size() != 1 && static_cast<int64_t>(kernel.size()) != axes)
+    value_error("a kernel of {} sizes for {} axes", kernel.size(), axes);
+  Ints out;
+  for (size_t i = 0; i < static_cast<size_t>(axes); i++) out.push_back(kernel[kernel.size() == 1 ? 0 : i]);
   return out;
 }
 
@@ -32,8 +38,6 @@ Ints same_padding(const Ints& kernel, const Ints& dilation) {
   return out;
 }
 
-Shape to_shape(const Ints& sizes) { return Shape(sizes.begin(), sizes.end()); }
-
 }  // namespace
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
@@ -47,98 +51,46 @@ ConvPadding::ConvPadding(const char* name) : is_same(std::string_view(name) == "
   if (!is_same) value_error("Invalid padding string '{}', only 'same' is supported", name);
 }
 
-Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel, const ConvLayerOptions& given)
-    : options{.stride = given.stride,
+ConvWeights::ConvWeights(Shape channels, int64_t out_channels, const Ints& kernel, int64_t in_channels,
+                         bool with_bias) {
+  Shape shape = std::move(channels);
+  int64_t fan_in = in_channels;
+  for (int64_t size : kernel) {
+    shape.push_back(size);
+    fan_in *= size;
+  }
+  weight = uniform_weight(shape, fan_in);
+  if (with_bias) bias = uniform_weight({out_channels}, fan_in);
+}
+
+Conv::Conv(int64_t axes, int64_t in_channels, int64_t out_channels, const Ints& kernel,
+           const ConvLayerOptions& given)
+    : ConvWeights({out_channels, in_channels / checked_groups(in_channels, out_channels, given.groups)},
+                  out_channels, kernel_sizes(axes, kernel), in_channels, given.bias),
+      options{.stride = given.stride,
               .padding = given.padding.amounts,
               .dilation = given.dilation,
               .groups = given.groups,
               .dtype = std::nullopt} {
-  const Ints sizes = kernel.size() == 1 ? Ints{kernel[0], kernel[0]} : kernel;
-  if (given.groups < 1 || in_channels % given.groups != 0 || out_channels % given.groups != 0)
-    value_error("{} input and {} output channels cannot be split into {} groups", in_channels, out_channels,
-                given.groups);
-  if (given.padding.is_same) {
-    for (int64_t s : given.stride)
-      if (s != 1) value_error("padding='same' is not supported for strided convolutions");
-    options.padding = same_padding(sizes, given.dilation);
-  }
-  Shape shape{out_channels, in_channels / given.groups};
-  for (int64_t size : sizes) shape.push_back(size);
-  const int64_t fan_in = in_channels * product(sizes);
-  weight = uniform_weight(shape, fan_in);
-  if (given.bias) bias = uniform_weight({out_channels}, fan_in);
+  if (!given.padding.is_same) return;
+  for (int64_t s : given.stride)
+    if (s != 1) value_error("padding='same' is not supported for strided convolutions");
+  options.padding = same_padding(kernel_sizes(axes, kernel), given.dilation);
 }
 
-Tensor Conv2d::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
+Tensor Conv::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
 
-BatchNorm::BatchNorm(int64_t channels, const Options& options) : channels(channels), options(options) {
-  if (options.affine) {
-    weight = Tensor::ones({channels});
-    bias = Tensor::zeros({channels});
-  }
-  if (options.track_running_stats) {
-    running_mean = buffer(Tensor::zeros({channels}));
-    running_var = buffer(Tensor::ones({channels}));
-    num_batches_tracked = buffer(Tensor::zeros({}, {.dtype = DType::Int64, .device = ""}));
-  }
-}
+ConvTranspose::ConvTranspose(int64_t axes, int64_t in_channels, int64_t out_channels, const Ints& kernel,
+                             const ConvTransposeLayerOptions& given)
+    : ConvWeights({in_channels, out_channels / checked_groups(in_channels, out_channels, given.groups)},
+                  out_channels, kernel_sizes(axes, kernel), in_channels, given.bias),
+      options{.stride = given.stride,
+              .padding = given.padding,
+              .dilation = given.dilation,
+              .groups = given.groups,
+              .output_padding = given.output_padding} {}
 
-Tensor BatchNorm::operator()(const Tensor& x) const {
-  if (x.ndim() < 2 || !(x.shape()[1] == SInt(channels)))
-    value_error("batch norm of {} channels got an input of shape {}", channels, to_string(x.shape()));
-  const bool tracks = options.track_running_stats;
-  if (tracks && !is_training())
-    return x.batchnorm(weight, bias, *running_mean, (*running_var + options.eps).rsqrt());
-
-  Ints others;
-  Shape per_channel(static_cast<size_t>(x.ndim()), SInt(1));
-  per_channel[1] = channels;
-  for (int64_t axis = 0; axis < x.ndim(); axis++)
-    if (axis != 1) others.push_back(axis);
-  const Tensor mean = x.mean(others);
-  // The derivative of the variance by the mean is 0, hence the detach.
-  const Tensor var = (x - mean.detach().reshape(per_channel)).square().mean(others);
-  if (tracks) {
-    const int64_t count = x.numel().value();
-    if (count == channels)
-      value_error("batch norm cannot train on one value a channel (shape {})", to_string(x.shape()));
-    const double m = options.momentum;
-    const double unbiased = static_cast<double>(count) / static_cast<double>(count - channels);
-    Tensor moving_mean = *running_mean, moving_var = *running_var, batches = *num_batches_tracked;
-    moving_mean.assign(((1 - m) * moving_mean + m * mean.detach()).cast(moving_mean.dtype()));
-    moving_var.assign(((1 - m) * moving_var + m * unbiased * var.detach()).cast(moving_var.dtype()));
-    batches += 1;
-  }
-  return x.batchnorm(weight, bias, mean, (var + options.eps).rsqrt());
-}
-
-LayerNorm::LayerNorm(const Ints& shape, double eps, bool elementwise_affine) : shape(shape), eps(eps) {
-  if (!elementwise_affine) return;
-  weight = Tensor::ones(to_shape(shape));
-  bias = Tensor::zeros(to_shape(shape));
-}
-
-Tensor LayerNorm::operator()(const Tensor& x) const {
-  const Shape wanted = to_shape(shape);
-  const Shape& given = x.shape();
-  if (given.size() < wanted.size() ||
-      !std::equal(wanted.begin(), wanted.end(), given.end() - static_cast<std::ptrdiff_t>(wanted.size())))
-    value_error("layer norm over {} got an input of shape {}", to_string(wanted), to_string(given));
-  Ints axes;
-  for (size_t i = 0; i < wanted.size(); i++) axes.push_back(-1 - static_cast<int64_t>(i));
-  const Tensor normal = x.layernorm(axes, eps);
-  return weight ? normal * *weight + *bias : normal;
-}
-
-RMSNorm::RMSNorm(int64_t dim, double eps, bool elementwise_affine) : eps(eps) {
-  if (elementwise_affine) weight = Tensor::ones({dim});
-}
-
-Tensor RMSNorm::operator()(const Tensor& x) const {
-  const Tensor wide = x.to_float();
-  const Tensor normal = (wide * (wide.square().mean(-1, true) + eps).rsqrt()).cast(x.dtype());
-  return weight ? normal * *weight : normal;
-}
+Tensor ConvTranspose::operator()(const Tensor& x) const { return x.conv_transpose2d(weight, bias, options); }
 
 Embedding::Embedding(int64_t vocabulary, int64_t dim) : weight(Tensor::glorot_uniform({vocabulary, dim})) {}
 
@@ -150,6 +102,48 @@ Tensor Embedding::operator()(const Tensor& index) const {
   const Tensor rows = Tensor::arange(weight.shape()[0].value());
   const Tensor is_row = rows.eq(index.unsqueeze(-1)).unsqueeze(-1);
   return is_row.where(weight, 0).sum(-2);
+}
+
+LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias)
+    : hidden_size(hidden_size),
+      weight_ih(uniform_weight({4 * hidden_size, input_size}, hidden_size)),
+      weight_hh(uniform_weight({4 * hidden_size, hidden_size}, hidden_size)) {
+  if (!with_bias) return;
+  bias_ih = Tensor::zeros({4 * hidden_size});
+  bias_hh = Tensor::zeros({4 * hidden_size});
+}
+
+LSTMCell::State LSTMCell::operator()(const Tensor& x, const std::optional<State>& before) const {
+  Tensor gates = x.linear(weight_ih.transpose(), bias_ih);
+  if (before) gates = gates + before->h.linear(weight_hh.transpose(), bias_hh);
+  // Without a state h is 0, and only the bias is left of its product.
+  else if (bias_hh)
+    gates = gates + *bias_hh;
+  const std::vector<Tensor> part = gates.chunk(4, -1);
+  const Tensor added = part[0].sigmoid() * part[2].tanh();
+  const Tensor c = (before ? part[1].sigmoid() * before->c + added : added).contiguous();
+  return {.h = (part[3].sigmoid() * c.tanh()).contiguous(), .c = c};
+}
+
+MultiheadAttention::MultiheadAttention(int64_t dim, int64_t heads, bool with_bias)
+    : heads(heads), in_proj_weight(Tensor::glorot_uniform({3 * dim, dim})), out_proj(dim, dim, with_bias) {
+  if (heads < 1 || dim % heads != 0) value_error("{} features cannot be split into {} heads", dim, heads);
+  if (with_bias) in_proj_bias = Tensor::zeros({3 * dim});
+}
+
+Tensor MultiheadAttention::operator()(const Tensor& x, const Options& options) const {
+  if (x.ndim() != 3) value_error("attention wants (batch, length, features), got {}", to_string(x.shape()));
+  const std::vector<Tensor> weights = in_proj_weight.chunk(3);
+  const std::vector<Tensor> biases = in_proj_bias ? in_proj_bias->chunk(3) : std::vector<Tensor>();
+  auto projected = [&](size_t i, const Tensor& source) {
+    const auto bias = biases.empty() ? std::nullopt : std::optional(biases[i]);
+    return source.linear(weights[i].transpose(), bias).unflatten(-1, {heads, -1}).transpose(1, 2);
+  };
+  const Tensor& other = options.context ? *options.context : x;
+  const Tensor mixed = projected(0, x).scaled_dot_product_attention(
+      projected(1, other), projected(2, other), options.mask,
+      {.dropout_p = options.dropout, .is_causal = options.is_causal});
+  return out_proj(mixed.transpose(1, 2).flatten(2));
 }
 
 }  // namespace lathe::nn
