@@ -8,24 +8,29 @@
 namespace lathe::nn {
 namespace {
 
+constexpr size_t kShown = 5;  // of a kind
+
 // "`a`, `b` and 7 more"
 std::string quoted_list(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
   std::string out;
   for (size_t i = 0; i < names.size() && i < kShown; i++) out += (i > 0 ? ", `" : "`") + names[i] + "`";
   if (names.size() > kShown) out += fmt::format(" and {} more", names.size() - kShown);
   return out;
 }
 
+// "\n  missing: `a`, `b`", or nothing.
+std::string listed(std::string_view title, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("\n  {}: {}", title, quoted_list(names));
+}
+
 bool is_one_element(const Shape& s) { return s.empty() || (s.size() == 1 && s[0] == SInt(1)); }
 
-// The value as the tensor wants it, or an error that names the key and both shapes.
-Tensor fitted(const std::string& name, const Tensor& target, const Tensor& value) {
-  if (target.shape() == value.shape()) return value.to(target.device());
-  if (is_one_element(target.shape()) && is_one_element(value.shape()))
-    return value.reshape(target.shape()).to(target.device());
-  value_error("Shape mismatch in layer `{}`: Expected shape {}, but found {} in state dict.", name,
-              to_string(target.shape()), to_string(value.shape()));
+bool fits(const Tensor& target, const Tensor& value) {
+  return target.shape() == value.shape() || (is_one_element(target.shape()) && is_one_element(value.shape()));
+}
+
+std::string type_text(const Tensor& t) {
+  return fmt::format("{} of {}", to_string(t.shape()), dtype_name(t.dtype()));
 }
 
 }  // namespace
@@ -34,9 +39,10 @@ void load_state(const NamedTensors& state, const NamedTensors& values, const Loa
   std::unordered_map<std::string_view, const Tensor*> by_name;
   for (const auto& [name, value] : values) by_name.emplace(name, &value);
 
-  NamedTensors fitting;  // what to change, with the new value
-  std::vector<Tensor> targets;
-  std::vector<std::string> missing;
+  std::vector<std::string> missing, unexpected;
+  std::string mismatched;  // a sentence each
+  size_t mismatches = 0;
+  std::vector<std::pair<Tensor, Tensor>> changes;  // tensor of the model, new value
   std::unordered_set<std::string_view> used;
   for (const auto& [name, target] : state) {
     auto found = by_name.find(name);
@@ -45,18 +51,28 @@ void load_state(const NamedTensors& state, const NamedTensors& values, const Loa
       continue;
     }
     used.insert(found->first);
-    targets.push_back(target);
-    fitting.emplace_back(name, fitted(name, target, *found->second));
+    const Tensor& value = *found->second;
+    if (fits(target, value))
+      changes.emplace_back(target, value);
+    else if (mismatches++ < kShown)
+      mismatched +=
+          fmt::format("Shape mismatch in layer `{}`: Expected shape {}, but found {} in state dict.\n", name,
+                      type_text(target), type_text(value));
   }
-  if (options.strict && !missing.empty())
-    index_error("the state dict has no value for {}; it holds {} tensors", quoted_list(missing),
-                values.size());
-  std::vector<std::string> unused;
   for (const auto& [name, value] : values)
-    if (!used.contains(name)) unused.push_back(name);
-  if (!unused.empty()) log_warn("unused in the state dict: {}", quoted_list(unused));
+    if (!used.contains(name)) unexpected.push_back(name);
 
-  for (size_t i = 0; i < targets.size(); i++) targets[i].replace(fitting[i].second);
+  const std::string others = listed("missing", missing) + listed("unexpected", unexpected);
+  const std::string text = fmt::format("a state dict of {} tensors does not fit a model of {}{}",
+                                       values.size(), state.size(), others);
+  if (mismatches > kShown) mismatched += fmt::format("{} more do not match.\n", mismatches - kShown);
+  if (mismatches > 0) value_error("{}{}", mismatched, text);
+  if (!others.empty() && options.strict) index_error("{}", text);
+  if (!others.empty()) log_warn("{}", text);
+
+  std::vector<Tensor> targets;
+  for (auto& [target, value] : changes)
+    targets.push_back(target.replace(value.reshape(target.shape()).to(target.device())));
   if (options.realize) Tensor::realize(targets);
 }
 

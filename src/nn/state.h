@@ -86,14 +86,15 @@ std::vector<Tensor> parameters(const T& model) {
 }
 
 struct LoadOptions {
-  bool strict = true;   // a tensor of the model without a value is an error
+  bool strict =
+      true;  // tensors without a value and values without a tensor are an error, else a line of the log
   bool realize = true;  // at once
 };
 
 // Gives each tensor of `state` the value of the same name, on the tensor's own device; where that is the
 // value's device too, both share memory. The dtype becomes that of the value. Nothing is changed unless
-// everything fits: IndexError for names without a value, ValueError for shapes that differ (() and (1,) count
-// as equal). Values that nothing asks for are logged.
+// everything fits: ValueError for shapes that differ (() and (1,) count as equal), else IndexError for names
+// that only one side has. The error lists all of these names, up to five of a kind.
 void load_state(const NamedTensors& state, const NamedTensors& values, const LoadOptions& options = {});
 
 template <class T>

@@ -91,19 +91,45 @@ TEST_CASE("a state dict is loaded whole or not at all") {
   CHECK(model.w.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
   CHECK(model.b.item<float>() == 7);
 
-  auto error = test::user_error(
-      [&] { nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}, {"b", Tensor::zeros({2})}}); });
-  CHECK(error.kind() == UserError::Kind::Value);
-  CHECK(std::string(error.what()) ==
-        "Shape mismatch in layer `b`: Expected shape (1,), but found (2,) in state dict.");
-  error = test::user_error([&] { nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}}); });
-  CHECK(error.kind() == UserError::Kind::Index);
-  CHECK(std::string(error.what()) == "the state dict has no value for `b`; it holds 1 tensors");
+  CHECK_THROWS_AS(nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}, {"b", Tensor::zeros({2})}}),
+                  UserError);
+  CHECK_THROWS_AS(nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}}), UserError);
   CHECK(model.w.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
 
-  nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}}, {.strict = false});
+  CHECK(logged([&] { nn::load_state_dict(model, {{"w", Tensor::zeros({2, 3})}}, {.strict = false}); }) ==
+        std::vector<std::string>{"a state dict of 1 tensors does not fit a model of 2\n  missing: `b`"});
   CHECK(model.w.to_vector<float>() == std::vector<float>(6, 0));
   CHECK(model.b.item<float>() == 7);
+}
+
+TEST_CASE("one error says all that does not fit") {
+  const Pair model;
+  auto text = [&](const NamedTensors& values, UserError::Kind kind, bool strict = true) {
+    const auto error = test::user_error([&] { nn::load_state_dict(model, values, {.strict = strict}); });
+    CHECK(error.kind() == kind);
+    return std::string(error.what());
+  };
+  NamedTensors values;
+  for (int i = 0; i < 7; i++) values.emplace_back(fmt::format("x{}", i), Tensor::zeros({1}));
+  const std::string names =
+      "a state dict of 7 tensors does not fit a model of 2\n  missing: `w`, `b`\n  unexpected: `x0`, `x1`, "
+      "`x2`, "
+      "`x3`, `x4` and 2 more";
+  CHECK(text(values, UserError::Kind::Index) == names);
+  values = {{"b", Tensor::zeros({2}).half()}, {"x", Tensor::zeros({1})}};
+  const std::string mismatch =
+      "Shape mismatch in layer `b`: Expected shape (1,) of float, but found (2,) of half in state dict.\n"
+      "a state dict of 2 tensors does not fit a model of 2\n  missing: `w`\n  unexpected: `x`";
+  CHECK(text(values, UserError::Kind::Value) == mismatch);
+  CHECK(text(values, UserError::Kind::Value, false) == mismatch);
+
+  const std::vector<Pair> many(4);
+  values.clear();
+  for (const auto& [name, t] : nn::state_dict(many)) values.emplace_back(name, Tensor::zeros({5}));
+  const auto error = test::user_error([&] { nn::load_state_dict(many, values); });
+  CHECK(test::contains(error.what(), "layer `2.w`: Expected"));
+  CHECK(!test::contains(error.what(), "layer `2.b`"));
+  CHECK(test::contains(error.what(), "\n3 more do not match.\n"));
 }
 
 TEST_CASE("no axes and one element count as the same shape") {
@@ -113,11 +139,11 @@ TEST_CASE("no axes and one element count as the same shape") {
   CHECK(model.b.item<float>() == 2.5);
 }
 
-TEST_CASE("values that nothing asks for are logged") {
+TEST_CASE("values that nothing asks for are logged where that is allowed") {
   const Pair model;
   NamedTensors values = nn::state_dict(Pair());
   CHECK(logged([&] { nn::load_state_dict(model, values); }).empty());
-  for (int i = 0; i < 7; i++) values.emplace_back(fmt::format("x{}", i), Tensor::zeros({1}));
-  CHECK(logged([&] { nn::load_state_dict(model, values); }) ==
-        std::vector<std::string>{"unused in the state dict: `x0`, `x1`, `x2`, `x3`, `x4` and 2 more"});
+  values.emplace_back("x", Tensor::zeros({1}));
+  CHECK(logged([&] { nn::load_state_dict(model, values, {.strict = false}); }) ==
+        std::vector<std::string>{"a state dict of 3 tensors does not fit a model of 2\n  unexpected: `x`"});
 }
