@@ -1,15 +1,21 @@
 // Optimisers: from gradients to new parameters.
 #pragma once
+#include "tensor/named_tensors.h"
 #include "tensor/tensor.h"
 
+#include <functional>
+#include <initializer_list>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lathe::nn {
 
 // Takes the tensors of a model (`parameters(model)`). Those flagged as parameters are updated, each once; the
 // others, such as running statistics, are realised with them. ValueError for a negative learning rate or when
-// nothing is a parameter. State is kept in float32.
+// nothing is a parameter. State is kept in float32; `state_dict(optimizer)` has it and the learning rate by
+// name ("lr", "m.0" for the first parameter, …), so that a run resumes from a file as if it had not stopped.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -25,21 +31,47 @@ class Optimizer {
   std::vector<Tensor> schedule_step();
 
   const std::vector<Tensor>& params() const { return params_; }
-  // Shape (1,); assign to it to change the learning rate.
+  void each(auto&& visit) const {
+    visit("lr", lr);
+    for (const auto& [name, t] : state_) visit(name, t);
+  }
+
+  // Writes the learning rate. ValueError if it is negative.
+  void set_lr(double rate);
+  // Shape (1,). A step reads its memory, so that a step that was captured sees a new value, too.
   Tensor lr;
 
  protected:
   Optimizer(const std::vector<Tensor>& tensors, double lr);
-  // Zeros of a parameter's shape, one for each parameter.
-  std::vector<Tensor> make_state() const;
-  // What a step changes besides parameters.
-  virtual std::vector<Tensor> state() const = 0;
+  // What a step changes besides parameters: a float32 tensor of the shape of each parameter, zeros at first.
+  std::vector<Tensor> make_state(std::string_view name);
+  // One number, shape (1,).
+  Tensor make_state(std::string_view name, double value);
   virtual void begin_step() {}
   // What to subtract from parameter `i`.
   virtual Tensor update(size_t i, const Tensor& grad) = 0;
 
  private:
   std::vector<Tensor> params_, buffers_;
+  NamedTensors state_;
+};
+
+// Several optimisers as one, each for its part of a model: Muon for matrices and AdamW for the rest, say.
+// They have to outlive the group.
+class OptimizerGroup {
+ public:
+  OptimizerGroup(std::initializer_list<std::reference_wrapper<Optimizer>> list) : list_(list) {}
+  void zero_grad();
+  void step(std::span<const Tensor> others = {});
+  std::vector<Tensor> schedule_step();
+  size_t size() const { return list_.size(); }
+  Optimizer& operator[](size_t i) const { return list_[i]; }
+  void each(auto&& visit) const {
+    for (size_t i = 0; i < list_.size(); i++) visit(std::to_string(i), list_[i].get());
+  }
+
+ private:
+  std::vector<std::reference_wrapper<Optimizer>> list_;
 };
 
 // g += weight_decay·p; b = momentum·b + g; g = nesterov ? g + momentum·b : b; p -= lr·g. With `classic` the
@@ -57,7 +89,56 @@ class SGD : public Optimizer {
   SGD(const std::vector<Tensor>& tensors, const Options& options);
 
  protected:
-  std::vector<Tensor> state() const override { return momentum_; }
+  Tensor update(size_t i, const Tensor& grad) override;
+  // The learning rate of parameter `i`.
+  virtual Tensor rate(size_t /*i*/, const Tensor& /*grad*/) const { return lr; }
+
+ private:
+  Options options_;
+  std::vector<Tensor> momentum_;
+};
+
+// SGD with classic momentum, where each parameter scales the learning rate by
+// trust·‖p‖ / (‖g‖ + weight_decay·‖p‖), or by 1 where one of the norms is 0. You, Gitman and Ginsburg, "Large
+// Batch Training of Convolutional Networks", 2017.
+class LARS : public SGD {
+ public:
+  struct Options {
+    double lr = 0.001;
+    double momentum = 0.9;
+    double weight_decay = 1e-4;
+    bool nesterov = false;
+    bool classic = true;
+    double trust = 0.001;
+  };
+  explicit LARS(const std::vector<Tensor>& tensors) : LARS(tensors, Options()) {}
+  LARS(const std::vector<Tensor>& tensors, const Options& options);
+
+ protected:
+  Tensor rate(size_t i, const Tensor& grad) const override;
+
+ private:
+  double weight_decay_, trust_;
+};
+
+// b = momentum·b + g; p -= lr·(ns(nesterov ? g + momentum·b : b) + weight_decay·p), where ns brings a matrix
+// close to the orthogonal one of the same singular vectors, by Newton-Schulz steps. Axes after the first
+// count as one, a vector as a matrix of one column. For the hidden matrices of a network; give embeddings,
+// norms and biases to AdamW. Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024.
+class Muon : public Optimizer {
+ public:
+  struct Options {
+    double lr = 0.001;
+    double momentum = 0.95;
+    double weight_decay = 0;
+    bool nesterov = true;
+    int64_t ns_steps = 5;
+    std::vector<double> ns_params = {3.4445, -4.775, 2.0315};
+  };
+  explicit Muon(const std::vector<Tensor>& tensors) : Muon(tensors, Options()) {}
+  Muon(const std::vector<Tensor>& tensors, const Options& options);
+
+ protected:
   Tensor update(size_t i, const Tensor& grad) override;
 
  private:
@@ -82,9 +163,10 @@ class Adam : public Optimizer {
   Adam(const std::vector<Tensor>& tensors, const AdamOptions& options);
 
  protected:
-  std::vector<Tensor> state() const override;
   void begin_step() override;
   Tensor update(size_t i, const Tensor& grad) override;
+  // What becomes of the change of parameter `i` before the learning rate.
+  virtual Tensor scaled(size_t /*i*/, const Tensor& change) const { return change; }
 
  private:
   AdamOptions options_;
@@ -99,6 +181,18 @@ class AdamW : public Adam {
       .lr = 0.001, .b1 = 0.9, .b2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
   explicit AdamW(const std::vector<Tensor>& tensors) : Adam(tensors, kDefaults) {}
   AdamW(const std::vector<Tensor>& tensors, const AdamOptions& options) : Adam(tensors, options) {}
+};
+
+// AdamW whose change of a parameter is scaled by ‖p‖ / ‖change‖, or by 1 where one of them is 0. You et al.,
+// "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2019.
+class LAMB : public Adam {
+ public:
+  static constexpr AdamOptions kDefaults{.lr = 0.001, .b1 = 0.9, .b2 = 0.999, .eps = 1e-6, .weight_decay = 0};
+  explicit LAMB(const std::vector<Tensor>& tensors) : Adam(tensors, kDefaults) {}
+  LAMB(const std::vector<Tensor>& tensors, const AdamOptions& options) : Adam(tensors, options) {}
+
+ protected:
+  Tensor scaled(size_t i, const Tensor& change) const override;
 };
 
 }  // namespace lathe::nn
