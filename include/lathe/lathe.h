@@ -14,6 +14,7 @@
 #include "formats/safetensors.h"
 #include "nn/datasets.h"
 #include "nn/layers.h"
+#include "nn/lr_schedule.h"
 #include "nn/optimizer.h"
 #include "nn/state.h"
 #include "nn/training.h"
