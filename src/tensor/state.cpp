@@ -10,8 +10,9 @@ TensorState::~TensorState() { LiveTensors::instance().remove(*this); }
 void TensorState::stale_error() {
   user_runtime_error(
       "this gradient was never realized and a tensor it depends on has been overwritten since; call "
-      "realize() on it "
-      "before the parameters change");
+      "realize() on "
+      "it before the parameters change, or use detach() of the tensor if it is data, which needs no "
+      "gradient");
 }
 
 LiveTensors& LiveTensors::instance() {
