@@ -1,0 +1,89 @@
+// What the examples share: options of the command line, and the frame that reports errors.
+#pragma once
+#include <lathe/lathe.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace example {
+
+constexpr int kSkipped = 77;  // what ctest takes for skipped
+
+struct WrongUsage {
+  std::string text;
+};
+
+// `--flag`, `--name value` and one file or folder. An option is known if the help text has it.
+class Options {
+ public:
+  Options(int argc, char** argv, std::string_view help) : words_(argv + 1, argv + argc) {
+    for (const std::string& word : words_)
+      if (word.starts_with("--") && help.find(word) == help.npos) throw WrongUsage{"unknown option " + word};
+  }
+  bool has(std::string_view name) const {
+    for (const std::string& word : words_)
+      if (word == name) return true;
+    return false;
+  }
+  int64_t number(std::string_view name, int64_t otherwise) const {
+    for (size_t i = 0; i < words_.size(); i++) {
+      if (words_[i] != name) continue;
+      const std::string value = i + 1 < words_.size() ? words_[i + 1] : "";
+      const char* end = value.data() + value.size();
+      int64_t out = 0;
+      if (value.empty() || std::from_chars(value.data(), end, out).ptr != end || out < 0)
+        throw WrongUsage{std::string(name) + " wants a number"};
+      return out;
+    }
+    return otherwise;
+  }
+  // The last word if it is a path.
+  std::optional<std::string> path() const {
+    if (words_.empty() || !std::filesystem::exists(words_.back())) return std::nullopt;
+    return words_.back();
+  }
+  // That, else `name` below ../shared/data (or $LATHE_DATA), nothing where that is not.
+  std::optional<std::string> path_or_data(std::string_view name) const {
+    if (auto given = path()) return given;
+    const char* data = std::getenv("LATHE_DATA");
+    const std::string path = std::string(data != nullptr ? data : "../shared/data") + "/" + std::string(name);
+    if (std::filesystem::exists(path)) return path;
+    std::printf("skipped: ../shared/data not found\n");
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+// Says what does not hold and makes the program fail.
+inline bool expect(bool holds, const char* what) {
+  if (!holds) std::printf("NOT TRUE: %s\n", what);
+  return holds;
+}
+
+// The main of an example: 0 done, 1 it failed, 2 wrong usage.
+inline int run(int argc, char** argv, const char* help, int (*example)(const Options&)) {
+  try {
+    const Options options(argc, argv, help);
+    if (options.has("--help")) {
+      std::printf("%s", help);
+      return 0;
+    }
+    return example(options);
+  } catch (const WrongUsage& usage) {
+    std::fprintf(stderr, "%s\n\n%s", usage.text.c_str(), help);
+    return 2;
+  } catch (const lathe::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace example
