@@ -1,7 +1,7 @@
 #include "nn/datasets.h"
 
+#include "archive/deflate.h"
 #include "base/mmap.h"
-#include "nn/gzip.h"
 
 #include <algorithm>
 #include <charconv>

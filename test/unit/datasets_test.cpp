@@ -1,7 +1,7 @@
 #include "nn/datasets.h"
 
+#include "archive/deflate.h"
 #include "base/mmap.h"
-#include "nn/gzip.h"
 
 #include <zlib.h>
 
@@ -159,10 +159,10 @@ TEST_CASE("IDX files") {
 TEST_CASE("gzip") {
   const std::string text(700'000, 'x');
   const std::string packed = gzip(text);
-  CHECK(nn::gunzip(bytes_of(packed), 1 << 20, "g").value() == text);
-  CHECK(nn::gunzip(bytes_of(packed + gzip("end")), 1 << 20, "g").value() == text + "end");
+  CHECK(gunzip(bytes_of(packed), 1 << 20, "g").value() == text);
+  CHECK(gunzip(bytes_of(packed + gzip("end")), 1 << 20, "g").value() == text + "end");
   auto problem = [](const std::string& data, size_t limit) {
-    return nn::gunzip(bytes_of(data), limit, "g").error().text;
+    return gunzip(bytes_of(data), limit, "g").error().text;
   };
   CHECK(problem(packed, 1000) == "more than 1000 bytes of content");
   CHECK(problem("plain", 1000) == "not a gzip file");

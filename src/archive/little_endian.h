@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lathe {
+
+// The number in `width` bytes from `at` on, which must be there.
+inline uint64_t read_little_endian(std::span<const std::byte> bytes, size_t at, size_t width) {
+  uint64_t out = 0;
+  for (size_t i = width; i-- > 0;) out = out << 8 | std::to_integer<uint64_t>(bytes[at + i]);
+  return out;
+}
+
+inline std::string little_endian(uint64_t value, size_t width) {
+  std::string out;
+  for (size_t i = 0; i < width; i++) out += static_cast<char>(value >> (8 * i) & 255);
+  return out;
+}
+
+}  // namespace lathe
