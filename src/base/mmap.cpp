@@ -49,14 +49,17 @@ int open_for_reading(const std::string& path, struct stat& info) {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
+MappedFile::MappedFile(const std::string& path, Mode mode) : path_(path) {
   struct stat info = {};
   Descriptor file(open_for_reading(path, info));
   // Zero bytes cannot be mapped, and pipes and devices have no size.
   if (!S_ISREG(info.st_mode)) file_error("map", path, ENODEV);
   if (info.st_size == 0) return;
   auto size = static_cast<std::size_t>(info.st_size);
-  void* start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number(), 0);
+  // Without a reserve, a file larger than memory can be mapped for writing, too.
+  void* start = mode == Mode::ReadOnly ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number(), 0)
+                                       : ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                                MAP_PRIVATE | MAP_NORESERVE, file.number(), 0);
   if (start == MAP_FAILED) file_error("map", path, errno);
   bytes_ = {static_cast<const std::byte*>(start), size};
 }

@@ -13,12 +13,14 @@ namespace lathe {
 
 // All of these throw a UserError of kind Runtime that names the path and the system's reason.
 
-// A file's bytes, mapped read-only until the object dies. The mapping survives a rename or removal of the
-// file; a file that someone truncates meanwhile faults on access, as with any mapping.
+// A file's bytes, mapped until the object dies: read-only, or CopyOnWrite for memory that may be written
+// while the file stays as it is. The mapping survives a rename or removal of the file; a file that someone
+// truncates meanwhile faults on access, as with any mapping.
 class MappedFile {
  public:
+  enum class Mode : std::uint8_t { ReadOnly, CopyOnWrite };
   MappedFile() = default;
-  explicit MappedFile(const std::string& path);
+  explicit MappedFile(const std::string& path, Mode mode = Mode::ReadOnly);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -87,9 +87,11 @@ UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType d
   return buffer;
 }
 
-UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string& device_name) {
+UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string& device_name,
+                std::shared_ptr<const void> owner) {
   const UOp buffer = new_buffer(shape, dtype, canonical_device_name(device_name));
-  buffer.param().store->storage = Buffer::external(device(buffer.param().device), memory, bytes_of(buffer));
+  buffer.param().store->storage =
+      Buffer::external(device(buffer.param().device), memory, bytes_of(buffer), std::move(owner));
   return buffer;
 }
 

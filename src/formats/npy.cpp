@@ -1,9 +1,12 @@
 #include "formats/npy.h"
 
+#include "archive/little_endian.h"
 #include "base/mmap.h"
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <memory>
 #include <optional>
 
 namespace lathe {
@@ -67,6 +70,7 @@ class Dictionary {
       if (problem != std::errc() || size < 0) return error("expected a size");
       out.push_back(size);
       at_ = static_cast<size_t>(end - text_.data());
+      if (at_ < text_.size() && text_[at_] == 'L') at_++;  // a long number of Python 2
       if (take(',')) continue;
       LATHE_TRY_DO(expect(')'));
       break;
@@ -83,11 +87,17 @@ class Dictionary {
   std::string_view where_;
 };
 
-std::optional<DType> parse_descr(std::string_view descr) {
-  // Bytes have no order: '|'. This machine's is little-endian.
-  if (descr.size() != 3 || (descr[0] != '<' && descr[0] != '|')) return std::nullopt;
+struct ElementType {
+  DType dtype;
+  bool is_big_endian;
+};
+std::optional<ElementType> parse_descr(std::string_view descr) {
+  // Bytes have no order: '|'. '=' is this machine's, which is little-endian.
+  constexpr std::string_view kOrders = "<|>=";
+  if (descr.size() != 3 || kOrders.find(descr[0]) == kOrders.npos) return std::nullopt;
   for (const TypeCode& t : kTypes)
-    if (t.code == descr.substr(1) && (descr[0] == '<' || t.code[1] == '1')) return t.dtype;
+    if (t.code == descr.substr(1) && (descr[0] != '|' || t.code[1] == '1'))
+      return ElementType{t.dtype, descr[0] == '>' && t.code[1] != '1'};
   return std::nullopt;
 }
 
@@ -98,10 +108,12 @@ Result<void> parse_dictionary(Dictionary d, NpyHeader& out) {
     LATHE_TRY(key, d.quoted());
     LATHE_TRY_DO(d.expect(':'));
     if (key == "descr") {
+      if (d.take('[')) return d.error("arrays of structures cannot be read; save an array for each field");
       LATHE_TRY(descr, d.quoted());
-      const auto dtype = parse_descr(descr);
-      if (!dtype) return d.error(fmt::format("elements of type `{}` cannot be read", descr));
-      out.dtype = *dtype;
+      const auto type = parse_descr(descr);
+      if (!type) return d.error(fmt::format("elements of type `{}` cannot be read", descr));
+      out.dtype = type->dtype;
+      out.is_big_endian = type->is_big_endian;
       has_descr = true;
     } else if (key == "fortran_order") {
       LATHE_TRY(order, d.truth());
@@ -133,45 +145,44 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> file, std::string_
   if (version < 1 || version > 3) return error(6, fmt::format("version {} is unknown", version));
   const size_t start = version == 1 ? 10 : 12;
   if (all.size() < start) return error(all.size(), "the header is cut off");
-  size_t length = 0;
-  for (size_t i = start; i-- > 8;) length = length << 8 | static_cast<unsigned char>(all[i]);
+  const auto length = static_cast<size_t>(read_little_endian(file, 8, start - 8));
   if (length > all.size() - start)
     return error(
         8, fmt::format("the header's length is {}, but only {} bytes follow", length, all.size() - start));
   NpyHeader out;
   out.data_at = start + length;
   LATHE_TRY_DO(parse_dictionary(Dictionary(all.substr(start, length), start, where), out));
-  uint64_t bytes = static_cast<uint64_t>(item_size(out.dtype));
-  bool overflows = false;
-  for (int64_t size : out.shape)
-    overflows = __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) || overflows;
-  if (std::find(out.shape.begin(), out.shape.end(), 0) != out.shape.end()) bytes = 0, overflows = false;
-  if (overflows || bytes != all.size() - out.data_at)
-    return error(out.data_at, fmt::format("the shape needs {} bytes of data, but there are {}",
-                                          overflows ? std::string("2^64 or more") : std::to_string(bytes),
-                                          all.size() - out.data_at));
+  if (const auto bytes = data_bytes(out.dtype, out.shape); bytes != all.size() - out.data_at)
+    return error(out.data_at,
+                 fmt::format("the shape needs {} bytes of data, but there are {}",
+                             bytes ? std::to_string(*bytes) : "2^64 or more", all.size() - out.data_at));
   return out;
 }
 
-Tensor load_npy(const std::string& path, const std::string& device) {
-  const MappedFile file(path);
-  const NpyHeader header = parse_npy_header(file.bytes(), path).or_throw();
-  const auto data = file.bytes().subspan(header.data_at);
-  const bool is_odd = header.dtype == DType::Bool && std::any_of(data.begin(), data.end(), [](std::byte b) {
-                        return std::to_integer<int>(b) > 1;
-                      });
-  if (is_odd) value_error("{}: a truth value is neither 0 nor 1", path);
-  if (!header.fortran_order)
-    return Tensor::from_bytes(data, Shape(header.shape.begin(), header.shape.end()), header.dtype, device);
-  const Tensor reversed =
-      Tensor::from_bytes(data, Shape(header.shape.rbegin(), header.shape.rend()), header.dtype, device);
+Tensor load_npy(const FileData& file, const std::string& name, const std::string& device) {
+  const NpyHeader header = parse_npy_header(file.bytes(), file.name()).or_throw();
+  FileData data = file;
+  auto part = file.bytes().subspan(header.data_at);
+  if (header.is_big_endian) {
+    auto copy = std::make_shared<std::string>(reinterpret_cast<const char*>(part.data()), part.size());
+    swap_bytes(*copy, static_cast<size_t>(item_size(header.dtype)));
+    data = file.with(std::move(copy));
+    part = data.bytes();
+  }
+  std::vector<int64_t> shape = header.shape;
+  if (!header.fortran_order) return data.tensor(part, shape, header.dtype, device, name);
+  std::reverse(shape.begin(), shape.end());
+  const Tensor reversed = data.tensor(part, shape, header.dtype, device, name);
   Ints order;
   for (int64_t i = reversed.ndim(); i-- > 0;) order.push_back(i);
   return reversed.permute(order);
 }
 
-void save_npy(const Tensor& t, const std::string& path) {
-  ErrorContext context([&] { return fmt::format("saving {}", path); });
+Tensor load_npy(const std::string& path, const std::string& device) {
+  return load_npy(FileData(path), std::filesystem::path(path).stem().string(), device);
+}
+
+std::string npy_header(const Tensor& t) {
   const DType dtype = strong(t.dtype());
   const auto type =
       std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeCode& c) { return c.dtype == dtype; });
@@ -186,10 +197,13 @@ void save_npy(const Tensor& t, const std::string& path) {
   // The data starts at a multiple of 64 bytes; the header ends in a newline.
   header.append(63 - (kMagic.size() + 4 + header.size()) % 64, ' ');
   header += '\n';
-  std::string start(kMagic);
-  start += {'\1', '\0', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  return std::string(kMagic) + std::string("\1\0", 2) + little_endian(header.size(), 2) + header;
+}
+
+void save_npy(const Tensor& t, const std::string& path) {
+  ErrorContext context([&] { return fmt::format("saving {}", path); });
+  const std::string header = npy_header(t);
   write_file_atomically(path, [&](FileWriter& out) {
-    out.write(start);
     out.write(header);
     out.write(t.bytes());
   });

@@ -1,12 +1,12 @@
 #include "formats/safetensors.h"
 
+#include "archive/little_endian.h"
 #include "base/mmap.h"
 #include "formats/safetensors_header.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <tuple>
 #include <unordered_set>
@@ -25,16 +25,9 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 // Why the byte range is not what dtype and shape need; "" when it is.
 std::string size_problem(const SafetensorsEntry& e) {
   if (e.end < e.begin) return fmt::format("data_offsets {} and {} are not in order", e.begin, e.end);
-  uint64_t bytes = static_cast<uint64_t>(item_size(e.dtype));
-  bool overflows = false;
-  for (int64_t size : e.shape)
-    overflows |= __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes);
-  // A product that overflows on its way is 0 all the same if a later size is.
-  if (std::find(e.shape.begin(), e.shape.end(), 0) != e.shape.end()) bytes = 0, overflows = false;
-  if (overflows || bytes != e.end - e.begin)
+  if (const auto bytes = data_bytes(e.dtype, e.shape); bytes != e.end - e.begin)
     return fmt::format("{} of shape {} needs {} bytes, its data_offsets hold {}", dtype_full_name(e.dtype),
-                       shape_text(e.shape), overflows ? std::string("2^64 or more") : std::to_string(bytes),
-                       e.end - e.begin);
+                       shape_text(e.shape), bytes ? std::to_string(*bytes) : "2^64 or more", e.end - e.begin);
   return "";
 }
 
@@ -72,19 +65,6 @@ Result<void> check_ranges(SafetensorsHeader& header, uint64_t data_at, uint64_t 
   if (reached != data_bytes)
     return error(reached, fmt::format("{} bytes of data belong to no tensor", data_bytes - reached));
   return {};
-}
-
-Tensor load_tensor(const SafetensorsEntry& e, const MappedFile& file, const std::string& device) {
-  const auto bytes = file.bytes().subspan(static_cast<size_t>(e.begin), static_cast<size_t>(e.end - e.begin));
-  if (e.dtype == DType::Bool) {
-    auto bad =
-        std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; });
-    if (bad != bytes.end())
-      value_error("{}: offset {}: tensor `{}`: a truth value is {}", file.path(),
-                  e.begin + static_cast<uint64_t>(bad - bytes.begin()), e.name, std::to_integer<int>(*bad));
-  }
-  ErrorContext context([&] { return fmt::format("loading tensor `{}` of {}", e.name, file.path()); });
-  return Tensor::from_bytes(bytes, Shape(e.shape.begin(), e.shape.end()), e.dtype, device);
 }
 
 std::string json_text(const nlohmann::json& text) {
@@ -130,12 +110,6 @@ std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
   return text;
 }
 
-std::array<std::byte, kLengthBytes> little_endian(uint64_t value) {
-  std::array<std::byte, kLengthBytes> out;
-  for (size_t i = 0; i < out.size(); i++) out[i] = static_cast<std::byte>(value >> (8 * i));
-  return out;
-}
-
 }  // namespace
 
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, std::string_view where) {
@@ -144,8 +118,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> fi
   };
   if (file.size() < kLengthBytes)
     return error(file.size(), fmt::format("a file of {} bytes has no safetensors header", file.size()));
-  uint64_t length = 0;
-  for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | std::to_integer<uint64_t>(file[i]);
+  const uint64_t length = read_little_endian(file, 0, kLengthBytes);
   if (length > file.size() - kLengthBytes)
     return error(0, fmt::format("the header's length is {}, but only {} bytes follow", length,
                                 file.size() - kLengthBytes));
@@ -159,17 +132,22 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> fi
   return std::move(header);
 }
 
-NamedTensors safe_load(const std::string& path, const std::string& device) {
-  const MappedFile file(path);
-  const SafetensorsHeader header = parse_safetensors_header(file.bytes(), path).or_throw();
+NamedTensors safe_load(const FileData& file, const SafetensorsHeader& header, const std::string& device) {
   NamedTensors out;
-  for (const SafetensorsEntry& e : header.tensors) out.emplace_back(e.name, load_tensor(e, file, device));
+  for (const SafetensorsEntry& e : header.tensors)
+    out.emplace_back(e.name, file.tensor(file.bytes().subspan(static_cast<size_t>(e.begin),
+                                                              static_cast<size_t>(e.end - e.begin)),
+                                         e.shape, e.dtype, device, e.name));
   return out;
 }
 
+NamedTensors safe_load(const std::string& path, const std::string& device) {
+  const FileData file(path);
+  return safe_load(file, parse_safetensors_header(file.bytes(), path).or_throw(), device);
+}
+
 Metadata safe_load_metadata(const std::string& path) {
-  const MappedFile file(path);
-  return parse_safetensors_header(file.bytes(), path).or_throw().metadata;
+  return parse_safetensors_header(FileData(path).bytes(), path).or_throw().metadata;
 }
 
 void safe_save(const NamedTensors& tensors, const std::string& path, const Metadata& metadata) {
@@ -179,7 +157,7 @@ void safe_save(const NamedTensors& tensors, const std::string& path, const Metad
   for (const auto& [name, t] : tensors) all.push_back(t);
   Tensor::realize(all);
   write_file_atomically(path, [&](FileWriter& out) {
-    out.write(little_endian(header.size()));
+    out.write(little_endian(header.size(), kLengthBytes));
     out.write(header);
     for (const Tensor& t : all) out.write(t.bytes());
   });

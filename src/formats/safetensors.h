@@ -1,19 +1,16 @@
 // The safetensors format: a JSON header, then raw data.
 #pragma once
 #include "base/result.h"
-#include "tensor/named_tensors.h"
+#include "formats/file_data.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lathe {
-
-using Metadata = std::map<std::string, std::string>;
 
 // What the header says of one tensor.
 struct SafetensorsEntry {
@@ -33,9 +30,10 @@ struct SafetensorsHeader {
 // overlap. `where` names the file in errors.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, std::string_view where);
 
-// The tensors of a file, in the order of its header, on `device` (the default device for ""). UserErrors name
-// the file and the tensor.
+// The tensors of a file, in the order of its header, on `device` (the default device for ""), sharing the
+// file's memory where they can (FileData). UserErrors name the file and the tensor.
 NamedTensors safe_load(const std::string& path, const std::string& device = "");
+NamedTensors safe_load(const FileData& file, const SafetensorsHeader& header, const std::string& device);
 Metadata safe_load_metadata(const std::string& path);
 
 // Writes the tensors in the given order, realising them. ValueError for weak dtypes, for dtypes that the

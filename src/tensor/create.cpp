@@ -54,10 +54,11 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, D
   return Tensor(buffer_from_host(data.data(), data.size(), shape, dtype, place(device)));
 }
 
-Tensor Tensor::from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device) {
+Tensor Tensor::from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device,
+                         std::shared_ptr<const void> owner) {
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
   if (lathe::prod(shape) == SInt(0)) return constant_of(shape, 0, dtype);
-  return Tensor(buffer_over(memory, shape, dtype, place(device)));
+  return Tensor(buffer_over(memory, shape, dtype, place(device), std::move(owner)));
 }
 
 Tensor Tensor::from(const NestedData& data, const TensorOptions& options) {

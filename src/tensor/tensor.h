@@ -99,9 +99,10 @@ class Tensor {
   static Tensor from(const NestedData& data, const TensorOptions& options = {});
   static Tensor from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype,
                            const std::string& device = "");
-  // `memory` itself, in row-major order, neither copied nor owned: it has to outlive all that reads it.
-  // ValueError on devices whose memory the host does not see.
-  static Tensor from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device = "");
+  // `memory` itself, in row-major order, not copied: it has to outlive all that reads it, as it does where
+  // `owner` holds it. ValueError on devices whose memory the host does not see.
+  static Tensor from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device = "",
+                          std::shared_ptr<const void> owner = nullptr);
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
   // Scratch: what is in it before something is written is not specified.
   static Tensor invalids(const Shape& shape, const TensorOptions& options = {}) {
