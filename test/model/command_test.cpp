@@ -36,8 +36,8 @@ Outcome run(const std::string& arguments) {
 
 TEST_CASE("help has examples") {
   for (const char* arguments :
-       {"--help", "demo --help", "devices --help", "knobs --help", "trace --help", "onnx --help",
-        "onnx info --help", "onnx run --help", "onnx test --help", "onnx bench --help"}) {
+       {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help", "trace --help",
+        "onnx --help", "onnx info --help", "onnx run --help", "onnx test --help", "onnx bench --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -84,6 +84,24 @@ TEST_CASE("devices") {
   CHECK(defaults == 1);
   CHECK(has_interp);
   CHECK(test::contains(run("devices").out, "* CPU"));
+}
+
+TEST_CASE("what a file of tensors holds") {
+  test::TempDir dir;
+  const std::string path = dir.file("t.safetensors");
+  safe_save({{"w", Tensor::from({{1.5, -2}})}}, path, {{"format", "lathe"}});
+  const Outcome listed = run("tensors --json '" + path + "'");
+  CHECK(listed.code == 0);
+  const auto json = nlohmann::json::parse(listed.out);
+  CHECK(json.at("format") == "safetensors");
+  CHECK(json.at("bytes") == 8);
+  CHECK(json.at("metadata").at("format") == "lathe");
+  CHECK(json.at("tensors").at(0) ==
+        nlohmann::json{{"name", "w"}, {"dtype", "float32"}, {"shape", {1, 2}}, {"bytes", 8}});
+  CHECK(run("tensors '" + path + "'").out ==
+        "safetensors, 1 tensor, 8 bytes\nformat = lathe\nw  float32   (1, 2)\n");
+  write_file_atomically(path, std::string_view("text"));
+  CHECK(run("tensors '" + path + "'").code == 1);
 }
 
 TEST_CASE("an ONNX model") {

@@ -1,0 +1,422 @@
+#include "formats/pickle.h"
+
+#include "archive/little_endian.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <unordered_map>
+
+namespace lathe {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+// Far more than a checkpoint of a large model with its optimiser has; bounds the memory at about 512 MB.
+constexpr size_t kMaxValues = size_t{1} << 22;
+
+PickleValue number_value(Kind kind, int64_t integer) {
+  PickleValue out;
+  out.kind = kind;
+  out.integer = integer;
+  return out;
+}
+PickleValue text_value(Kind kind, std::string text) {
+  PickleValue out;
+  out.kind = kind;
+  out.text = std::move(text);
+  return out;
+}
+PickleValue items_value(Kind kind, std::vector<PickleRef> items) {
+  PickleValue out;
+  out.kind = kind;
+  out.items = std::move(items);
+  return out;
+}
+
+class Unpickler {
+ public:
+  Unpickler(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base)
+      : bytes_(bytes), where_(where), base_(base), at_(begin) {}
+
+  Result<Pickle> run();
+
+  // Actions of opcodes; `n` is the number that the opcode's row gives.
+  Result<void> skip(int n);
+  Result<void> protocol(int n);
+  Result<void> constant(int n);
+  Result<void> integer(int n);
+  Result<void> long_integer(int n);
+  Result<void> floating(int n);
+  Result<void> text(int n);
+  Result<void> raw_bytes(int n);
+  Result<void> global(int n);
+  Result<void> stack_global(int n);
+  Result<void> mark(int n);
+  Result<void> pop(int n);
+  Result<void> pop_mark(int n);
+  Result<void> duplicate(int n);
+  Result<void> empty(int n);
+  Result<void> sequence(int n);
+  Result<void> dict(int n);
+  Result<void> short_tuple(int n);
+  Result<void> append(int n);
+  Result<void> extend(int n);
+  Result<void> call(int n);
+  Result<void> call_with_names(int n);
+  Result<void> build(int n);
+  Result<void> persistent(int n);
+  Result<void> put(int n);
+  Result<void> memoize(int n);
+  Result<void> recall(int n);
+
+ private:
+  ParseError error(std::string text) const {
+    return {std::move(text), base_ + std::min(at_, bytes_.size()), std::string(where_)};
+  }
+  Result<uint64_t> number(int width);
+  Result<std::string> run_of(int width);  // bytes after their number, which has `width` bytes
+  Result<std::string> line();
+  Result<PickleRef> add(PickleValue value);
+  Result<void> push(PickleValue value);
+  Result<PickleRef> take();
+  Result<std::vector<PickleRef>> take_marked();
+  Result<void> remember(uint64_t key);
+
+  std::span<const std::byte> bytes_;
+  std::string_view where_;
+  size_t base_, at_;
+  std::vector<PickleValue> values_;
+  std::vector<PickleRef> stack_;
+  std::vector<size_t> marks_;  // heights of the stack
+  std::unordered_map<uint64_t, PickleRef> memo_;
+};
+
+struct Opcode {
+  unsigned char code;
+  Result<void> (Unpickler::*run)(int n);
+  int n = 0;
+};
+constexpr unsigned char kStop = '.';
+constexpr int kDict = 1;
+// Names as in Python's pickletools.
+constexpr Opcode kOpcodes[] = {
+    {0x80, &Unpickler::protocol},         // PROTO
+    {0x95, &Unpickler::skip, 8},          // FRAME
+    {'N', &Unpickler::constant, 0},       // NONE
+    {0x88, &Unpickler::constant, 2},      // NEWTRUE
+    {0x89, &Unpickler::constant, 1},      // NEWFALSE
+    {'J', &Unpickler::integer, 4},        // BININT
+    {'K', &Unpickler::integer, 1},        // BININT1
+    {'M', &Unpickler::integer, 2},        // BININT2
+    {0x8a, &Unpickler::long_integer, 1},  // LONG1
+    {0x8b, &Unpickler::long_integer, 4},  // LONG4
+    {'G', &Unpickler::floating},          // BINFLOAT
+    {'X', &Unpickler::text, 4},           // BINUNICODE
+    {0x8c, &Unpickler::text, 1},          // SHORT_BINUNICODE
+    {0x8d, &Unpickler::text, 8},          // BINUNICODE8
+    {'T', &Unpickler::text, 4},           // BINSTRING, of Python 2
+    {'U', &Unpickler::text, 1},           // SHORT_BINSTRING
+    {'B', &Unpickler::raw_bytes, 4},      // BINBYTES
+    {'C', &Unpickler::raw_bytes, 1},      // SHORT_BINBYTES
+    {0x8e, &Unpickler::raw_bytes, 8},     // BINBYTES8
+    {0x96, &Unpickler::raw_bytes, 8},     // BYTEARRAY8
+    {'c', &Unpickler::global},            // GLOBAL
+    {0x93, &Unpickler::stack_global},     // STACK_GLOBAL
+    {'(', &Unpickler::mark},              // MARK
+    {'0', &Unpickler::pop},               // POP
+    {'1', &Unpickler::pop_mark},          // POP_MARK
+    {'2', &Unpickler::duplicate},         // DUP
+    {')', &Unpickler::empty},             // EMPTY_TUPLE
+    {']', &Unpickler::empty},             // EMPTY_LIST
+    {0x8f, &Unpickler::empty},            // EMPTY_SET
+    {'}', &Unpickler::empty, kDict},      // EMPTY_DICT
+    {'t', &Unpickler::sequence},          // TUPLE
+    {'l', &Unpickler::sequence},          // LIST
+    {0x91, &Unpickler::sequence},         // FROZENSET
+    {'d', &Unpickler::dict},              // DICT
+    {0x85, &Unpickler::short_tuple, 1},   // TUPLE1
+    {0x86, &Unpickler::short_tuple, 2},   // TUPLE2
+    {0x87, &Unpickler::short_tuple, 3},   // TUPLE3
+    {'a', &Unpickler::append, 1},         // APPEND
+    {'s', &Unpickler::append, 2},         // SETITEM
+    {'e', &Unpickler::extend},            // APPENDS
+    {0x90, &Unpickler::extend},           // ADDITEMS
+    {'u', &Unpickler::extend, kDict},     // SETITEMS
+    {'R', &Unpickler::call},              // REDUCE
+    {0x81, &Unpickler::call},             // NEWOBJ
+    {0x92, &Unpickler::call_with_names},  // NEWOBJ_EX
+    {'b', &Unpickler::build},             // BUILD
+    {'Q', &Unpickler::persistent},        // BINPERSID
+    {'q', &Unpickler::put, 1},            // BINPUT
+    {'r', &Unpickler::put, 4},            // LONG_BINPUT
+    {0x94, &Unpickler::memoize},          // MEMOIZE
+    {'h', &Unpickler::recall, 1},         // BINGET
+    {'j', &Unpickler::recall, 4},         // LONG_BINGET
+};
+
+constexpr auto kRows = [] {
+  std::array<const Opcode*, 256> out{};
+  for (const Opcode& o : kOpcodes) out[o.code] = &o;
+  return out;
+}();
+
+Result<Pickle> Unpickler::run() {
+  for (;;) {
+    LATHE_TRY(code, number(1));
+    if (code == kStop) break;
+    const Opcode* row = kRows[code];
+    if (row == nullptr) {
+      at_--;
+      return error(fmt::format("opcode 0x{:02x} is not one that checkpoints are made of", code));
+    }
+    LATHE_TRY_DO((this->*row->run)(row->n));
+  }
+  LATHE_TRY(root, take());
+  return Pickle{std::move(values_), root, base_ + at_};
+}
+
+Result<uint64_t> Unpickler::number(int width) {
+  const auto bytes = static_cast<size_t>(width);
+  if (at_ > bytes_.size() || bytes_.size() - at_ < bytes) return error("the pickle is cut off");
+  const uint64_t out = read_little_endian(bytes_, at_, bytes);
+  at_ += bytes;
+  return out;
+}
+
+Result<std::string> Unpickler::run_of(int width) {
+  LATHE_TRY(length, number(width));
+  if (length > bytes_.size() - at_)
+    return error(fmt::format("{} bytes are announced, but only {} follow", length, bytes_.size() - at_));
+  std::string out(reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<size_t>(length));
+  at_ += out.size();
+  return out;
+}
+
+Result<std::string> Unpickler::line() {
+  const auto rest = bytes_.subspan(at_);
+  const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
+  if (end == rest.end()) return error("a line has no end");
+  std::string out(reinterpret_cast<const char*>(rest.data()), static_cast<size_t>(end - rest.begin()));
+  at_ += out.size() + 1;
+  return out;
+}
+
+Result<PickleRef> Unpickler::add(PickleValue value) {
+  if (values_.size() == kMaxValues) return error(fmt::format("more than {} values", kMaxValues));
+  value.at = base_ + at_;
+  values_.push_back(std::move(value));
+  return static_cast<PickleRef>(values_.size() - 1);
+}
+
+Result<void> Unpickler::push(PickleValue value) {
+  LATHE_TRY(ref, add(std::move(value)));
+  stack_.push_back(ref);
+  return {};
+}
+
+Result<PickleRef> Unpickler::take() {
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) return error("the stack is empty");
+  const PickleRef out = stack_.back();
+  stack_.pop_back();
+  return out;
+}
+
+Result<std::vector<PickleRef>> Unpickler::take_marked() {
+  if (marks_.empty()) return error("there is no mark");
+  const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  std::vector<PickleRef> out(from, stack_.end());
+  stack_.erase(from, stack_.end());
+  marks_.pop_back();
+  return out;
+}
+
+Result<void> Unpickler::remember(uint64_t key) {
+  LATHE_TRY(top, take());
+  stack_.push_back(top);
+  memo_[key] = top;
+  return {};
+}
+
+Result<void> Unpickler::skip(int n) {
+  LATHE_TRY_DO(number(n));
+  return {};
+}
+
+Result<void> Unpickler::protocol(int) {
+  constexpr uint64_t kNewest = 5;
+  LATHE_TRY(version, number(1));
+  if (version > kNewest) return error(fmt::format("protocol {} is unknown", version));
+  return {};
+}
+
+Result<void> Unpickler::constant(int n) {
+  return push(number_value(n == 0 ? Kind::None : Kind::Bool, n == 2));
+}
+
+Result<void> Unpickler::integer(int n) {
+  LATHE_TRY(bits, number(n));
+  // Four bytes have a sign.
+  const int64_t value =
+      n == 4 ? static_cast<int32_t>(static_cast<uint32_t>(bits)) : static_cast<int64_t>(bits);
+  return push(number_value(Kind::Int, value));
+}
+
+Result<void> Unpickler::long_integer(int n) {
+  LATHE_TRY(bytes, run_of(n));
+  if (bytes.size() > 8) return push(text_value(Kind::LongInt, std::move(bytes)));
+  uint64_t bits = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0 ? ~uint64_t{0} : 0;
+  for (size_t i = bytes.size(); i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(bytes[i]);
+  return push(number_value(Kind::Int, static_cast<int64_t>(bits)));
+}
+
+Result<void> Unpickler::floating(int) {
+  LATHE_TRY(bits, number(8));  // big-endian
+  PickleValue out = number_value(Kind::Float, 0);
+  out.number = std::bit_cast<double>(__builtin_bswap64(bits));
+  return push(std::move(out));
+}
+
+Result<void> Unpickler::text(int n) {
+  LATHE_TRY(value, run_of(n));
+  return push(text_value(Kind::Text, std::move(value)));
+}
+
+Result<void> Unpickler::raw_bytes(int n) {
+  LATHE_TRY(value, run_of(n));
+  return push(text_value(Kind::Bytes, std::move(value)));
+}
+
+Result<void> Unpickler::global(int) {
+  LATHE_TRY(module, line());
+  LATHE_TRY(name, line());
+  return push(text_value(Kind::Global, module + "." + name));
+}
+
+Result<void> Unpickler::stack_global(int) {
+  LATHE_TRY(name, take());
+  LATHE_TRY(module, take());
+  if (values_[name].kind != Kind::Text || values_[module].kind != Kind::Text)
+    return error("the name of a global is not a text");
+  return push(text_value(Kind::Global, values_[module].text + "." + values_[name].text));
+}
+
+Result<void> Unpickler::mark(int) {
+  marks_.push_back(stack_.size());
+  return {};
+}
+
+Result<void> Unpickler::pop(int) {
+  // A mark right on top goes in the place of a value, as in Python.
+  if (!marks_.empty() && marks_.back() == stack_.size()) return pop_mark(0);
+  LATHE_TRY_DO(take());
+  return {};
+}
+
+Result<void> Unpickler::pop_mark(int) {
+  LATHE_TRY_DO(take_marked());
+  return {};
+}
+
+Result<void> Unpickler::duplicate(int) {
+  LATHE_TRY(top, take());
+  stack_.insert(stack_.end(), {top, top});
+  return {};
+}
+
+Result<void> Unpickler::empty(int n) {
+  return push(items_value(n == kDict ? Kind::Dict : Kind::Sequence, {}));
+}
+
+Result<void> Unpickler::sequence(int) {
+  LATHE_TRY(items, take_marked());
+  return push(items_value(Kind::Sequence, std::move(items)));
+}
+
+Result<void> Unpickler::dict(int) {
+  LATHE_TRY_DO(sequence(0));
+  PickleValue& value = values_.back();
+  if (value.items.size() % 2 != 0) return error("a key has no value");
+  value.kind = Kind::Dict;
+  return {};
+}
+
+Result<void> Unpickler::short_tuple(int n) {
+  std::vector<PickleRef> items(static_cast<size_t>(n));
+  for (size_t i = items.size(); i-- > 0;) {
+    LATHE_TRY(item, take());
+    items[i] = item;
+  }
+  return push(items_value(Kind::Sequence, std::move(items)));
+}
+
+Result<void> Unpickler::append(int n) {
+  // The same as a mark below n values.
+  if (stack_.size() - (marks_.empty() ? 0 : marks_.back()) < static_cast<size_t>(n))
+    return error("the stack is empty");
+  marks_.push_back(stack_.size() - static_cast<size_t>(n));
+  return extend(n == 2 ? kDict : 0);
+}
+
+Result<void> Unpickler::extend(int n) {
+  LATHE_TRY(items, take_marked());
+  LATHE_TRY(ref, take());
+  stack_.push_back(ref);
+  PickleValue& target = values_[ref];
+  if (n == kDict && items.size() % 2 != 0) return error("a key has no value");
+  if (target.kind != Kind::Object && target.kind != (n == kDict ? Kind::Dict : Kind::Sequence))
+    return error("only lists, sets, dicts and objects have items");
+  auto& to = target.kind == Kind::Object ? target.entries : target.items;
+  to.insert(to.end(), items.begin(), items.end());
+  return {};
+}
+
+Result<void> Unpickler::call(int) {
+  LATHE_TRY(arguments, take());
+  LATHE_TRY(callee, take());
+  return push(items_value(Kind::Object, {callee, arguments}));
+}
+
+Result<void> Unpickler::call_with_names(int) {
+  LATHE_TRY(named, take());
+  LATHE_TRY_DO(call(0));
+  values_.back().items.push_back(named);  // beside the state, which is also a dict
+  return {};
+}
+
+Result<void> Unpickler::build(int) {
+  LATHE_TRY(state, take());
+  LATHE_TRY(ref, take());
+  stack_.push_back(ref);
+  if (values_[ref].kind != Kind::Object) return error("only objects have a state");
+  values_[ref].items.push_back(state);
+  return {};
+}
+
+Result<void> Unpickler::persistent(int) {
+  LATHE_TRY(id, take());
+  return push(items_value(Kind::Persistent, {id}));
+}
+
+Result<void> Unpickler::put(int n) {
+  LATHE_TRY(key, number(n));
+  return remember(key);
+}
+
+Result<void> Unpickler::memoize(int) { return remember(memo_.size()); }
+
+Result<void> Unpickler::recall(int n) {
+  LATHE_TRY(key, number(n));
+  const auto found = memo_.find(key);
+  if (found == memo_.end()) return error(fmt::format("nothing is remembered as {}", key));
+  stack_.push_back(found->second);
+  return {};
+}
+
+}  // namespace
+
+Result<Pickle> unpickle(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base) {
+  return Unpickler(bytes, begin, where, base).run();
+}
+
+}  // namespace lathe

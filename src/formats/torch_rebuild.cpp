@@ -1,0 +1,363 @@
+#include "formats/torch_rebuild.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace lathe {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+constexpr TorchType kTypes[] = {
+    {"Float", "float32", 4, DType::Float32},
+    {"Double", "float64", 8, DType::Float64},
+    {"Half", "float16", 2, DType::Float16},
+    {"BFloat16", "bfloat16", 2, DType::BFloat16},
+    {"Byte", "uint8", 1, DType::UInt8},
+    {"Char", "int8", 1, DType::Int8},
+    {"Short", "int16", 2, DType::Int16},
+    {"Int", "int32", 4, DType::Int32},
+    {"Long", "int64", 8, DType::Int64},
+    {"Bool", "bool", 1, DType::Bool},
+    {"Untyped", "", 1, DType::UInt8},
+    {"", "uint16", 2, DType::UInt16},
+    {"", "uint32", 4, DType::UInt32},
+    {"", "uint64", 8, DType::UInt64},
+    {"", "float8_e4m3fn", 1, DType::Fp8E4M3},
+    {"", "float8_e5m2", 1, DType::Fp8E5M2},
+    {"", "float8_e4m3fnuz", 1, DType::Fp8E4M3Fnuz},
+    {"", "float8_e5m2fnuz", 1, DType::Fp8E5M2Fnuz},
+    {"ComplexFloat", "complex64", 8, std::nullopt},
+    {"ComplexDouble", "complex128", 16, std::nullopt},
+    {"QInt8", "qint8", 1, std::nullopt},
+    {"QUInt8", "quint8", 1, std::nullopt},
+    {"QInt32", "qint32", 4, std::nullopt},
+    {"QUInt4x2", "quint4x2", 1, std::nullopt},
+    {"QUInt2x4", "quint2x4", 1, std::nullopt},
+};
+
+// How a function of PyTorch makes a tensor.
+enum class Rebuild : uint8_t {
+  View,       // (storage, offset, size, stride, …)
+  TypedView,  // the same with a dtype at position 6
+  First,      // (tensor, …)
+  Call,       // (function, class, arguments, …)
+};
+struct RebuildRow {
+  std::string_view name;
+  Rebuild how;
+};
+constexpr RebuildRow kRebuilds[] = {
+    {"torch._utils._rebuild_tensor", Rebuild::View},
+    {"torch._utils._rebuild_tensor_v2", Rebuild::View},
+    {"torch._utils._rebuild_tensor_v3", Rebuild::TypedView},
+    {"torch._utils._rebuild_parameter", Rebuild::First},
+    {"torch._utils._rebuild_parameter_with_state", Rebuild::First},
+    {"torch.nn.parameter.Parameter", Rebuild::First},
+    {"torch.nn.parameter.Buffer", Rebuild::First},
+    {"torch.autograd.variable.Variable", Rebuild::First},
+    {"torch._tensor._rebuild_from_type_v2", Rebuild::Call},
+};
+constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.defaultdict"};
+// Attributes of a module whose entries are its own.
+constexpr std::string_view kModuleDicts[] = {"_parameters", "_buffers", "_modules"};
+
+constexpr size_t kMaxDepth = 200, kMaxAxes = 64, kMaxShownText = 1024;
+// Shared values are met once for every way that leads to them, of which there may be exponentially many.
+constexpr size_t kMaxVisits = size_t{1} << 20, kMaxNameBytes = size_t{1} << 25;
+
+bool is_one_of(std::string_view name, std::span<const std::string_view> list) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+class Collector {
+ public:
+  Collector(const Pickle& pickle, const TorchResolver& resolve, std::string_view where, TorchCheckpoint& out)
+      : pickle_(pickle), resolve_(resolve), where_(where), out_(out) {}
+
+  Result<void> run() {
+    LATHE_TRY_DO(enter(pickle_.root, {}));
+    while (!frames_.empty()) {
+      Frame& top = frames_.back();
+      if (top.children.empty()) {
+        frames_.pop_back();
+        continue;
+      }
+      Place child = std::move(top.children.back());
+      top.children.pop_back();
+      LATHE_TRY_DO(enter(child.ref, child));
+    }
+    return {};
+  }
+
+ private:
+  struct Place {
+    PickleRef ref = 0;
+    std::string name;
+    bool is_state = false;               // of an object: entries are attributes
+    bool is_shown = true;                // as metadata
+    const PickleValue* maker = nullptr;  // the unknown callable whose argument this is
+  };
+  struct Frame {
+    std::vector<Place> children;  // the next last
+  };
+
+  ParseError error(const PickleValue& v, std::string text) const {
+    return {std::move(text), v.at, std::string(where_)};
+  }
+  ParseError error_in(const PickleValue& v, std::string_view name, std::string_view text) const {
+    return error(v, fmt::format("tensor `{}`: {}", name, text));
+  }
+
+  Result<void> enter(PickleRef ref, const Place& place);
+  Result<void> enter_object(const PickleValue& object, const Place& place, std::vector<Place>& children);
+  void add(Place child, std::vector<Place>& children) {
+    visits_++;
+    name_bytes_ += child.name.size();
+    if (visits_ <= kMaxVisits && name_bytes_ <= kMaxNameBytes) children.push_back(std::move(child));
+  }
+  void add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children);
+  void add_entries(std::span<const PickleRef> entries, const Place& place, std::vector<Place>& children);
+  Result<void> add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place);
+  void add_metadata(const PickleValue& v, const Place& place);
+  std::string key_text(PickleRef key, size_t position) const;
+
+  const std::string* callee_name(const PickleValue& object) const {
+    const PickleValue& callee = pickle_[object.items[0]];
+    return callee.kind == Kind::Global ? &callee.text : nullptr;
+  }
+  Result<TorchTensor> rebuild(const PickleValue& object, std::string_view name) const;
+  Result<TorchTensor> view(const PickleValue& object, const std::vector<PickleRef>& arguments, bool is_typed,
+                           std::string_view name) const;
+  Result<std::vector<int64_t>> numbers(const PickleValue& object, PickleRef ref, std::string_view name) const;
+
+  const Pickle& pickle_;
+  const TorchResolver& resolve_;
+  std::string_view where_;
+  TorchCheckpoint& out_;
+  std::vector<Frame> frames_;
+  std::unordered_set<std::string> names_;
+  size_t visits_ = 0, name_bytes_ = 0;
+};
+
+const RebuildRow* find_rebuild(std::string_view name) {
+  const auto row = std::find_if(std::begin(kRebuilds), std::end(kRebuilds),
+                                [&](const RebuildRow& r) { return r.name == name; });
+  return row == std::end(kRebuilds) ? nullptr : row;
+}
+
+Result<void> Collector::enter(PickleRef ref, const Place& place) {
+  const PickleValue& v = pickle_[ref];
+  if (frames_.size() > kMaxDepth) return error(v, fmt::format("values nest deeper than {}", kMaxDepth));
+  std::vector<Place> children;
+  switch (v.kind) {
+    case Kind::Sequence: add_sequence(v, place, children); break;
+    case Kind::Dict: add_entries(v.items, place, children); break;
+    case Kind::Object: LATHE_TRY_DO(enter_object(v, place, children)); break;
+    case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
+    default: add_metadata(v, place);
+  }
+  if (visits_ > kMaxVisits || name_bytes_ > kMaxNameBytes)
+    return error(v,
+                 fmt::format("more than {} values, or {} bytes of their names", kMaxVisits, kMaxNameBytes));
+  if (children.empty()) return {};
+  std::reverse(children.begin(), children.end());
+  frames_.push_back({std::move(children)});
+  return {};
+}
+
+Result<void> Collector::enter_object(const PickleValue& object, const Place& place,
+                                     std::vector<Place>& children) {
+  const std::string* callee = callee_name(object);
+  if (callee && find_rebuild(*callee)) return add_tensor(rebuild(object, place.name), object, place);
+  const PickleValue& arguments = pickle_[object.items[1]];
+  if (callee && is_one_of(*callee, kDicts)) {
+    // Python 2 gave the entries as a list of pairs.
+    if (arguments.kind == Kind::Sequence && arguments.items.size() == 1)
+      for (PickleRef pair : pickle_[arguments.items[0]].items)
+        if (pickle_[pair].items.size() == 2) add_entries(pickle_[pair].items, place, children);
+    add_entries(object.entries, place, children);
+    return {};
+  }
+  Place inside = place;
+  inside.is_shown = false;
+  if (!inside.maker) {
+    inside.maker = &pickle_[object.items[0]];
+    inside.ref = object.items[1];
+    add(inside, children);
+    inside.maker = nullptr;
+  }
+  add_entries(object.entries, inside, children);
+  inside.is_state = true;
+  for (size_t i = 2; i < object.items.size(); i++) {
+    inside.ref = object.items[i];
+    add(inside, children);
+  }
+  return {};
+}
+
+void Collector::add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children) {
+  for (size_t i = 0; i < v.items.size(); i++) {
+    // Lists of numbers may be long, and say nothing that a user looks for.
+    if (pickle_[v.items[i]].kind < Kind::Sequence) continue;
+    Place child = place;
+    child.ref = v.items[i];
+    // The state of an object with slots is a pair of dicts, and arguments have no names.
+    if (!place.is_state && !place.maker) child.name += (child.name.empty() ? "" : ".") + std::to_string(i);
+    add(std::move(child), children);
+  }
+}
+
+void Collector::add_entries(std::span<const PickleRef> entries, const Place& place,
+                            std::vector<Place>& children) {
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    Place child = place;
+    child.ref = entries[i + 1];
+    child.is_state = false;
+    const std::string key = key_text(entries[i], i / 2);
+    if (!place.is_state || !is_one_of(key, kModuleDicts)) child.name += (child.name.empty() ? "" : ".") + key;
+    add(std::move(child), children);
+  }
+}
+
+std::string Collector::key_text(PickleRef ref, size_t position) const {
+  const PickleValue& key = pickle_[ref];
+  if (key.kind == Kind::Text) return key.text;
+  return std::to_string(key.kind == Kind::Int ? key.integer : static_cast<int64_t>(position));
+}
+
+void Collector::add_metadata(const PickleValue& v, const Place& place) {
+  if (!place.is_shown || place.maker || place.name.empty()) return;
+  switch (v.kind) {
+    case Kind::Bool: out_.metadata[place.name] = v.integer ? "true" : "false"; break;
+    case Kind::Int: out_.metadata[place.name] = std::to_string(v.integer); break;
+    case Kind::Float: out_.metadata[place.name] = fmt::format("{}", v.number); break;
+    case Kind::Text:
+      if (v.text.size() <= kMaxShownText) out_.metadata[place.name] = v.text;
+      break;
+    default: break;
+  }
+}
+
+Result<void> Collector::add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place) {
+  if (place.maker)
+    return error_in(
+        v, place.name,
+        fmt::format("it is made by `{}`, which is not known here; save its state dict, or plain tensors",
+                    place.maker->kind == Kind::Global ? place.maker->text : "an object"));
+  LATHE_TRY(made, std::move(tensor));
+  if (!names_.insert(place.name).second) return error_in(v, place.name, "the name occurs twice");
+  made.name = place.name;
+  LATHE_TRY_DO(check_torch_view(made, v.at, where_));
+  out_.tensors.push_back(std::move(made));
+  return {};
+}
+
+Result<TorchTensor> Collector::rebuild(const PickleValue& object, std::string_view name) const {
+  const PickleValue* at = &object;
+  const PickleValue* callee = &pickle_[object.items[0]];
+  const PickleValue* arguments = &pickle_[object.items[1]];
+  for (size_t step = 0; step < kMaxDepth; step++) {
+    const RebuildRow* row = callee->kind == Kind::Global ? find_rebuild(callee->text) : nullptr;
+    if (!row || arguments->kind != Kind::Sequence) break;
+    const auto& list = arguments->items;
+    if (row->how == Rebuild::View || row->how == Rebuild::TypedView)
+      return view(*at, list, row->how == Rebuild::TypedView, name);
+    if (row->how == Rebuild::Call && list.size() >= 3) {
+      callee = &pickle_[list[0]];
+      arguments = &pickle_[list[2]];
+      continue;
+    }
+    if (list.empty()) break;
+    at = &pickle_[list[0]];
+    if (at->kind == Kind::Persistent) return resolve_(*at);
+    if (at->kind != Kind::Object) break;
+    callee = &pickle_[at->items[0]];
+    arguments = &pickle_[at->items[1]];
+  }
+  return error_in(*at, name, "the call that rebuilds it is not one that PyTorch writes");
+}
+
+Result<TorchTensor> Collector::view(const PickleValue& object, const std::vector<PickleRef>& arguments,
+                                    bool is_typed, std::string_view name) const {
+  constexpr size_t kDTypeAt = 6;
+  if (arguments.size() < (is_typed ? kDTypeAt + 1 : 4) || pickle_[arguments[0]].kind != Kind::Persistent ||
+      pickle_[arguments[1]].kind != Kind::Int)
+    return error_in(object, name, "a storage, an offset, a size and strides are missing");
+  LATHE_TRY(out, resolve_(pickle_[arguments[0]]));
+  out.offset = pickle_[arguments[1]].integer;
+  LATHE_TRY(shape, numbers(object, arguments[2], name));
+  LATHE_TRY(strides, numbers(object, arguments[3], name));
+  out.shape = std::move(shape);
+  out.strides = std::move(strides);
+  if (!is_typed) return std::move(out);
+  std::string_view type = pickle_[arguments[kDTypeAt]].text;
+  if (type.starts_with("torch.")) type.remove_prefix(6);
+  for (const TorchType& row : kTypes)
+    if (row.name == type && row.dtype && !type.empty()) {
+      out.dtype = *row.dtype;
+      return std::move(out);
+    }
+  return error_in(object, name, fmt::format("there is no dtype for `{}`", type));
+}
+
+// Of a tuple or a torch.Size.
+Result<std::vector<int64_t>> Collector::numbers(const PickleValue& object, PickleRef ref,
+                                                std::string_view name) const {
+  const PickleValue* list = &pickle_[ref];
+  if (list->kind == Kind::Object && pickle_[list->items[1]].items.size() == 1)
+    list = &pickle_[pickle_[list->items[1]].items[0]];
+  std::vector<int64_t> out;
+  if (list->kind != Kind::Sequence) return error_in(object, name, "size and strides are not tuples");
+  for (PickleRef item : list->items) {
+    if (pickle_[item].kind != Kind::Int || pickle_[item].integer < 0)
+      return error_in(object, name, "size and strides are not tuples of numbers from 0 on");
+    out.push_back(pickle_[item].integer);
+  }
+  return out;
+}
+
+}  // namespace
+
+const TorchType* torch_storage_type(const PickleValue& global) {
+  constexpr std::string_view kSuffix = "Storage";
+  std::string_view name = global.text;
+  if (!name.starts_with("torch.") || !name.ends_with(kSuffix)) return nullptr;
+  name.remove_suffix(kSuffix.size());
+  name.remove_prefix(name.rfind('.') + 1);
+  const auto row = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                [&](const TorchType& t) { return !name.empty() && t.storage == name; });
+  return row == std::end(kTypes) ? nullptr : row;
+}
+
+Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view where) {
+  const auto error = [&](std::string text) {
+    return ParseError{fmt::format("tensor `{}`: {}", t.name, text), at, std::string(where)};
+  };
+  if (t.shape.size() > kMaxAxes) return error(fmt::format("more than {} axes", kMaxAxes));
+  if (t.shape.size() != t.strides.size())
+    return error(fmt::format("{} sizes and {} strides", t.shape.size(), t.strides.size()));
+  const auto bytes = data_bytes(t.dtype, t.shape);
+  if (!bytes) return error("the shape has more elements than fit in memory");
+  if (*bytes == 0) return {};
+  const auto held = static_cast<int64_t>(t.storage.size()) / item_size(t.dtype);
+  int64_t last = t.offset;
+  bool is_outside = t.offset < 0;
+  for (size_t i = 0; i < t.shape.size(); i++) {
+    int64_t reach = 0;
+    is_outside |= __builtin_mul_overflow(t.shape[i] - 1, t.strides[i], &reach);
+    is_outside |= __builtin_add_overflow(last, reach, &last);
+  }
+  if (is_outside || last >= held)
+    return error(fmt::format("shape {} with strides {} from {} leaves the storage of {} elements",
+                             to_string(Shape(t.shape.begin(), t.shape.end())),
+                             to_string(Shape(t.strides.begin(), t.strides.end())), t.offset, held));
+  return {};
+}
+
+Result<void> collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
+                             TorchCheckpoint& out) {
+  return Collector(pickle, resolve, where, out).run();
+}
+
+}  // namespace lathe
