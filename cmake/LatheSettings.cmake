@@ -60,4 +60,5 @@ endfunction()
 
 lathe_headers(xxhash xxhash.h)
 lathe_headers(json nlohmann/json.hpp)
+lathe_headers(pcre2 pcre2.h)
 lathe_headers(llvm llvm-c/Core.h HINTS /usr/lib/llvm-19/include)

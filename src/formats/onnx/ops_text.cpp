@@ -1,5 +1,6 @@
 // Strings.
 #include "formats/onnx/call.h"
+#include "formats/regex.h"
 
 #include <algorithm>
 #include <map>
@@ -100,6 +101,14 @@ Value string_normalizer(const Call& c) {
   return out;
 }
 
+Tensor regex_full_match(const Call& c) {
+  const Strings& s = c.strings(0);
+  const Regex pattern(c.attr_text("pattern"));
+  std::vector<bool> out;
+  for (const std::string& item : s.items) out.push_back(pattern.matches_all(item));
+  return Tensor::from(out, to_shape(s.shape));
+}
+
 // Tokens as text, whatever they are.
 std::vector<std::string> tokens_of(const Value& v) {
   if (v.is_strings()) return v.strings().items;
@@ -173,9 +182,8 @@ Tensor tf_idf_vectorizer(const Call& c) {
 
 std::span<const OpRow> text_ops() {
   static const OpRow rows[] = {
-      {"StringConcat", of<string_concat>},
-      {"StringNormalizer", of<string_normalizer>},
-      {"StringSplit", of<string_split>},
+      {"RegexFullMatch", of<regex_full_match>},    {"StringConcat", of<string_concat>},
+      {"StringNormalizer", of<string_normalizer>}, {"StringSplit", of<string_split>},
       {"TfIdfVectorizer", of<tf_idf_vectorizer>},
   };
   return rows;
