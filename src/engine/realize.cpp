@@ -14,14 +14,26 @@
 namespace lathe {
 namespace {
 
-size_t bytes_of(const UOp& buffer) {
-  return static_cast<size_t>(prod(buffer.shape()).vmax() * item_size(buffer.dtype()));
+size_t bytes_of(const UOp& value) {
+  return static_cast<size_t>(prod(value.shape()).vmax() * item_size(value.dtype()));
 }
 
 Buffer& memory_of(const UOp& buffer) {
   auto& storage = buffer.param().store->storage;
   if (!storage) storage = Buffer::make(device(buffer.param().device), bytes_of(buffer));
   return static_cast<Buffer&>(*storage);
+}
+
+// Of a realised value: a Buffer, or a view of its elements in row-major order without gaps. Null where there
+// are no elements.
+std::shared_ptr<Buffer> memory_of_value(const UOp& value) {
+  const auto run = memory_run(value);
+  if (!run || run->storage.op() != Op::Buffer)
+    user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
+  if (!bytes_of(value)) return nullptr;
+  memory_of(run->storage);
+  const auto whole = std::static_pointer_cast<Buffer>(run->storage.param().store->storage);
+  return Buffer::view(whole, static_cast<size_t>(run->first * item_size(value.dtype())), bytes_of(value));
 }
 
 void show_launch(const std::string& device_name, const CompiledKernel& k, double seconds, uint64_t number) {
@@ -95,18 +107,15 @@ UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string
   return buffer;
 }
 
+void lend_memory(const UOp& buffer, const std::optional<UOp>& value) {
+  CHECK(!value || bytes_of(buffer) == bytes_of(*value), "{} lent to {}", to_string(value->shape()),
+        to_string(buffer.shape()));
+  buffer.param().store->storage = value ? memory_of_value(*value) : nullptr;
+}
+
 void read_buffer(const UOp& value, void* out, size_t bytes) {
-  const auto run = memory_run(value);
-  if (!run || run->storage.op() != Op::Buffer)
-    user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
-  const auto size = static_cast<size_t>(item_size(value.dtype()));
-  CHECK(bytes == static_cast<size_t>(prod(value.shape()).value()) * size, "reading {} bytes of {}", bytes,
-        to_string(value.shape()));
-  if (!bytes) return;
-  memory_of(run->storage);
-  const auto whole = std::static_pointer_cast<Buffer>(run->storage.param().store->storage);
-  Buffer::view(whole, static_cast<size_t>(run->first) * size, bytes)
-      ->copy_out({static_cast<std::byte*>(out), bytes});
+  CHECK(bytes == bytes_of(value), "reading {} bytes of {}", bytes, to_string(value.shape()));
+  if (const auto memory = memory_of_value(value)) memory->copy_out({static_cast<std::byte*>(out), bytes});
 }
 
 const std::string& default_device_name() { return default_device().name(); }

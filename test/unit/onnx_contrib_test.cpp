@@ -17,7 +17,7 @@ using Inputs = std::vector<Tensor>;
 // One node of the op, with inputs i0, i1, … and outputs o0, o1, …
 onnx::Values run(const char* op, const Inputs& inputs, const std::string& attributes = "",
                  size_t n_outputs = 1, const char* domain = "com.microsoft") {
-  static const char* const kIn[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8"};
+  static const char* const kIn[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9"};
   static const char* const kOut[] = {"o0", "o1", "o2", "o3"};
   std::string graph = node(op, {kIn, kIn + inputs.size()}, {kOut, kOut + n_outputs}, attributes, domain);
   std::map<std::string, onnx::Value> given;
@@ -97,6 +97,97 @@ TEST_CASE("quantised arithmetic") {
   // 0 … 255 is the range that one byte covers exactly.
   check_values(first("DynamicQuantizeMatMul", {floats({0, 255, 3, 4}, {2, 2}), u8({1, 2}, {2, 1}), half}),
                {255, 5.5});
+}
+
+TEST_CASE("quantised functions") {
+  const Tensor half = floats({.5f}, {}), ten = u8({10}, {}), small = floats({1.0f / 256}, {}),
+               zero = u8({0}, {});
+  const auto sigmoid = [](double v) { return std::round(256 / (1 + std::exp(-v))); };
+  // (x - 10) / 2
+  check_values(first("QLinearSigmoid", {u8({6, 10, 14}, {3}), half, ten, small, zero}),
+               {sigmoid(-2), sigmoid(0), sigmoid(2)});
+  check_values(first("QLinearLeakyRelu", {u8({6, 14}, {2}), half, ten, half, ten}, attribute("alpha", 0.5F)),
+               {8, 14});
+  const double e = std::exp(1), sum = 1 + e;
+  check_values(first("QLinearSoftmax", {u8({10, 12}, {1, 2}), half, ten, small, zero}, attribute("axis", -1)),
+               {std::round(256 / sum), std::round(256 * e / sum)});
+  const Tensor image = u8({10, 12, 14, 20}, {1, 1, 2, 2});
+  check_values(first("QLinearGlobalAveragePool", {image, half, ten, half, ten}), {14});
+  check_values(first("QLinearAveragePool", {image, half, ten, half, ten},
+                     attribute("kernel_shape", std::vector<int64_t>{1, 2})),
+               {11, 17});
+  // In the scale of the result, 1 and zero point 0.
+  check_values(first("QLinearConcat",
+                     {floats({1}, {}), zero, u8({12}, {1}), half, ten, u8({7}, {1}), floats({2}, {}), zero},
+                     attribute("axis", 0)),
+               {1, 14});
+  // ((1 2) (3 4)^T + 5) * 0.5 * 0.25, as a float and in halves from 10 on
+  const Inputs product{u8({11, 12}, {1, 2}), half, ten, u8({3, 4}, {2, 1}), floats({.25f}, {}), zero,
+                       Tensor::from({5})};
+  check_values(first("QGemm", product), {2});
+  Inputs quantised = product;
+  quantised.push_back(half);
+  quantised.push_back(ten);
+  check_values(first("QGemm", quantised), {14});
+}
+
+TEST_CASE("products with activations") {
+  const Tensor x = floats({1, -2, 3, -4}, {1, 1, 2, 2}), w = floats({2}, {1, 1, 1, 1}), b = floats({1});
+  check_values(first("FusedConv", {x, w, b}, attribute("activation", "Relu")), {3, 0, 7, 0});
+  check_values(first("FusedConv", {x, w, b, x}, attribute("activation", "Relu")), {4, 0, 10, 0});
+  const Tensor last = floats({1, -2, 3, -4}, {1, 2, 1, 2}), mixed = floats({1, 10}, {1, 2, 1, 1});
+  check_values(first("NhwcConv", {last, mixed}), {-19, -37});
+  const Tensor a = floats({1, 2}, {1, 2}), m = floats({1, -1, 1, -1}, {2, 2});
+  check_values(first("FusedGemm", {a, m, floats({0, 1})},
+                     attribute("activation", "LeakyRelu") + attribute("activation_alpha", 0.5F)),
+               {3, -1});
+  check_values(first("BiasAdd", {a, floats({1, 1}), a}), {3, 5});
+}
+
+TEST_CASE("attention with its projections") {
+  // One head of size 2 in double precision: q, k and v are parts of x w + b.
+  Tensor::manual_seed(3);
+  const Tensor x = Tensor::randn({1, 3, 4}).realize(), w = Tensor::randn({4, 6}).realize(),
+               b = Tensor::randn({6}).realize(), past = Tensor::randn({2, 1, 1, 1, 2}).realize();
+  const auto xs = x.to_vector<double>(), ws = w.to_vector<double>(), bs = b.to_vector<double>(),
+             ps = past.to_vector<double>();
+  double p[3][6];
+  for (size_t t = 0; t < 3; t++)
+    for (size_t j = 0; j < 6; j++) {
+      p[t][j] = bs[j];
+      for (size_t i = 0; i < 4; i++) p[t][j] += xs[4 * t + i] * ws[6 * i + j];
+    }
+  // Key or value number t: the first comes from before. Queries see what is not behind them.
+  const auto at = [&](size_t part, size_t t, size_t i) {
+    return t == 0 ? ps[2 * (part - 1) + i] : p[t - 1][2 * part + i];
+  };
+  std::vector<double> expected;
+  for (size_t t = 0; t < 3; t++) {
+    double total = 0, y[2] = {0, 0};
+    for (size_t s = 0; s <= t + 1; s++) {
+      const double weight = std::exp((p[t][0] * at(1, s, 0) + p[t][1] * at(1, s, 1)) / std::sqrt(2.0));
+      total += weight;
+      for (size_t i = 0; i < 2; i++) y[i] += weight * at(2, s, i);
+    }
+    expected.push_back(y[0] / total);
+    expected.push_back(y[1] / total);
+  }
+  const std::string graph_attributes = attribute("num_heads", 1) + attribute("unidirectional", 1);
+  // Input 3, the mask, shows all four keys.
+  const onnx::Values out =
+      run("Attention", {x, w, b, Tensor::from({{1, 1, 1, 1}}), past}, graph_attributes, 2);
+  check_values(out.at(0).tensor(), expected, 1e-4);
+  CHECK(out.at(1).shape() == std::vector<int64_t>{2, 1, 1, 4, 2});
+}
+
+TEST_CASE("rotary embedding at positions") {
+  // Pairs (x, y) turned by the angle of their position, half a turn a step.
+  const Tensor cosines = floats({1, 0, -1, 0}, {4, 1}), sines = floats({0, 1, 0, -1}, {4, 1});
+  const Tensor x = floats({1, 2, 3, 4}, {1, 2, 2});
+  const Tensor from_one = Tensor::from({1}, {DType::Int64});
+  check_values(first("RotaryEmbedding", {x, from_one, cosines, sines}), {-2, 1, -3, -4});
+  check_values(first("RotaryEmbedding", {x, Tensor::from({{3, 0}}, {DType::Int64}), cosines, sines}),
+               {2, -1, 3, 4});
 }
 
 TEST_CASE("attention of several heads") {

@@ -101,7 +101,8 @@ TEST_CASE("external data lies in the model's folder") {
     };
     const std::string file =
         field(1, 2) + field(2, 1) + field(8, "w") + entry("location", location) + entry("offset", offset);
-    return onnx::to_value(onnx::parse_tensor(bytes_of(file), "t").or_throw(), dir.path().string());
+    onnx::DataFiles files(dir.path().string());
+    return onnx::to_value(onnx::parse_tensor(bytes_of(file), "t").or_throw(), files);
   };
   CHECK(external("weights", "4").tensor().to_vector<float>() == std::vector<float>{1, 2});
   CHECK(contains(user_error([&] { external("weights", "8"); }).what(),

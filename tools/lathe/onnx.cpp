@@ -84,16 +84,21 @@ void add_test(CLI::App& app) {
 void info(const std::string& path, bool as_json) {
   const onnx::Model model = onnx::load_model(path);
   std::map<std::string, int> ops;
-  std::vector<std::string> missing;
   int64_t parameters = 0;
   for (const onnx::TensorData& t : model.graph.initializers) parameters += t.count();
   for (const onnx::Node& node : model.graph.nodes)
     ops[node.domain.empty() ? node.op : node.domain + "." + node.op]++;
-  for (const std::string& op : onnx::unsupported_ops(model)) missing.push_back(op);
+  const std::vector<onnx::OpUse> missing = onnx::unsupported_ops(model),
+                                 by_value = onnx::value_dependent_ops(model);
   const auto to_json = [](const std::vector<onnx::ValueInfo>& list) {
     Json out = Json::array();
     for (const onnx::ValueInfo& v : list)
       out.push_back({{"name", v.name}, {"type", onnx::to_string(v.type)}});
+    return out;
+  };
+  const auto names_of = [](const std::vector<onnx::OpUse>& list) {
+    Json out = Json::array();
+    for (const onnx::OpUse& use : list) out.push_back(use.op);
     return out;
   };
   const Json document{
@@ -105,7 +110,8 @@ void info(const std::string& path, bool as_json) {
       {"nodes", model.graph.nodes.size()},
       {"parameters", parameters},
       {"ops", ops},
-      {"unsupported", missing}};
+      {"value_dependent", names_of(by_value)},
+      {"unsupported", names_of(missing)}};
   if (as_json) return print(document);
   std::printf("%s, IR version %lld, %zu nodes, %lld parameters\n",
               document["producer"].get<std::string>().c_str(), static_cast<long long>(model.ir_version),
@@ -118,8 +124,11 @@ void info(const std::string& path, bool as_json) {
       std::printf("%-7s %s %s\n", std::string(list, std::string(list).size() - 1).c_str(),
                   v["name"].get<std::string>().c_str(), v["type"].get<std::string>().c_str());
   for (const auto& [name, count] : ops) std::printf("op      %s %d\n", name.c_str(), count);
-  if (!missing.empty())
-    std::printf("not supported: %s\n", fmt::format("{}", fmt::join(missing, ", ")).c_str());
+  const auto list = [](const char* title, const std::vector<onnx::OpUse>& uses) {
+    for (const onnx::OpUse& use : uses) std::printf("%s: %s\n", title, use.to_string().c_str());
+  };
+  list("built anew where its values follow from inputs", by_value);
+  list("not supported", missing);
 }
 
 void add_info(CLI::App& app) {

@@ -100,7 +100,8 @@ std::vector<std::string> Call::attr_texts(std::string_view name) const {
 }
 Value Call::attr_value(std::string_view name) const {
   return value_of(attribute(name), name, std::optional<Value>(), [&](const Attribute& a) {
-    return to_value(first_of(a.tensors, name, "a tensor"), scope_.folder());
+    DataFiles files = scope_.files();
+    return to_value(first_of(a.tensors, name, "a tensor"), files);
   });
 }
 const Graph& Call::attr_graph(std::string_view name) const {
@@ -114,19 +115,35 @@ int64_t Call::axis(int64_t axis, int64_t rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-const OpRow* find_op(std::string_view domain, std::string_view name) {
-  using Key = std::pair<std::string_view, std::string_view>;
-  static const std::map<Key, const OpRow*> all = [] {
-    std::map<Key, const OpRow*> out;
+namespace {
+
+using OpTable = std::map<std::pair<std::string_view, std::string_view>, const OpRow*>;
+
+const OpTable& op_table() {
+  static const OpTable all = [] {
+    OpTable out;
     for (const std::span<const OpRow> table :
          {elementwise_ops(), cast_ops(), shape_ops(), index_ops(), reduce_ops(), window_ops(), neural_ops(),
           attention_ops(), control_ops(), quantize_ops(), resize_ops(), sample_ops(), recurrent_ops(),
           text_ops(), signal_ops(), learning_ops(), contrib_ops()})
-      for (const OpRow& row : table) out.emplace(Key{row.domain, row.name}, &row);
+      for (const OpRow& row : table)
+        CHECK(out.emplace(std::pair{row.domain, row.name}, &row).second, "two rows for {}", row.name);
     return out;
   }();
-  const auto it = all.find({domain, name});
-  return it == all.end() ? nullptr : it->second;
+  return all;
+}
+
+}  // namespace
+
+const OpRow* find_op(std::string_view domain, std::string_view name) {
+  const auto it = op_table().find({domain, name});
+  return it == op_table().end() ? nullptr : it->second;
+}
+
+std::vector<const OpRow*> all_ops() {
+  std::vector<const OpRow*> out;
+  for (const auto& [name, row] : op_table()) out.push_back(row);
+  return out;
 }
 
 }  // namespace lathe::onnx

@@ -83,7 +83,8 @@ inline Values as_values(const std::vector<Tensor>& list) { return {list.begin(),
 struct OpRow {
   std::string_view name, domain;
   Values (*run)(const Call&);
-  bool is_random = false;  // gives other values in every run
+  bool is_random = false;     // gives other values in every run
+  bool reads_values = false;  // the graph that it becomes depends on the values of inputs
   template <class F>
     requires std::is_empty_v<F>
   constexpr OpRow(std::string_view name, F, std::string_view domain = "")
@@ -93,14 +94,25 @@ struct OpRow {
     out.is_random = true;
     return out;
   }
+  constexpr OpRow by_values() const {
+    OpRow out = *this;
+    out.reads_values = true;
+    return out;
+  }
 };
 
 // A function as such a lambda.
 template <auto F>
 inline constexpr auto of = [](const Call& c) { return F(c); };
 
+// An activation by its name, in any case.
+Tensor activated(const Tensor& x, std::string name, double alpha, double beta);
+
+inline constexpr std::string_view kMicrosoft = "com.microsoft";
+
 // Null where there is no such op.
 const OpRow* find_op(std::string_view domain, std::string_view name);
+std::vector<const OpRow*> all_ops();  // by domain and name
 
 // The value in another type, as Cast does it. Without `saturate`, what a type of eight bits cannot hold
 // becomes its NaN or infinity. `round_mode` (up, down, nearest) is for powers of two.

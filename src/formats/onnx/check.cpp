@@ -91,7 +91,8 @@ Value load_value(const std::string& path, const TypeInfo& type) {
   ErrorContext context([&] { return fmt::format("loading {}", path); });
   if (type.kind == TypeInfo::Kind::Sequence) return to_value(parse_sequence(file.bytes(), path).or_throw());
   if (type.kind == TypeInfo::Kind::Optional) return to_value(parse_optional(file.bytes(), path).or_throw());
-  return to_value(parse_tensor(file.bytes(), path).or_throw(), fs::path(path).parent_path().string());
+  DataFiles files(fs::path(path).parent_path().string());
+  return to_value(parse_tensor(file.bytes(), path).or_throw(), files);
 }
 
 CheckedCase check_case(const std::string& folder, const Tolerance& tolerance) {

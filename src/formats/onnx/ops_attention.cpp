@@ -2,6 +2,7 @@
 #include "formats/onnx/call.h"
 #include "formats/onnx/session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,8 +26,6 @@ Tensor repeat_heads(const Tensor& x, const SInt& heads) {
   if (own == 0 || heads.value() % own) value_error("{} query heads for {} heads", heads.value(), own);
   return own == heads.value() ? x : x.repeat_interleave(heads.value() / own, 1);
 }
-
-Tensor positions(int64_t n) { return Tensor::arange(0, n, 1, {DType::Int64}); }
 
 // 0 where a query may look, -inf where it may not.
 Tensor as_bias(const Tensor& allowed, DType d) {
@@ -164,6 +163,28 @@ Tensor attend(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v,
   return scores.softmax(-1).cast(d).matmul(repeat_heads(v, q.size(1)));
 }
 
+// What is added to the scores: input `bias`, and what hides keys. Input `mask` has one length, or a truth
+// value for each key or each pair, for every batch.
+std::optional<Tensor> score_bias(const Call& c, size_t mask, size_t bias, const Tensor& q, int64_t keys,
+                                 int64_t past) {
+  const DType d = q.dtype();
+  const SInt batch = q.size(0);
+  std::optional<Tensor> out = c.optional(bias);
+  const auto hide = [&](const Tensor& allowed) {
+    const Tensor more = allowed.where(Tensor(0.0, d), Tensor(c.attr_real("mask_filter_value", -10000), d));
+    out = out ? out->add(more) : more;
+  };
+  if (c.has(mask) && c[mask].ndim() == 1 && c[mask].numel() == batch)
+    hide(positions(keys).lt(c[mask].reshape({batch, SInt(1), SInt(1), SInt(1)})));
+  else if (c.has(mask) && (c[mask].ndim() == 2 || c[mask].ndim() == 3))
+    hide(c[mask].ne(0).reshape({batch, SInt(1), SInt(-1), SInt(keys)}));
+  else if (c.has(mask))
+    value_error("a mask of {} is not supported", c.value(mask).to_string());
+  if (c.attr_flag("unidirectional"))
+    hide(positions(q.size(2).value()).unsqueeze(-1).add(Tensor(past)).ge(positions(keys)));
+  return out;
+}
+
 // Inputs: query, key, value, bias of the three, key padding mask, bias of the scores, past key and value.
 Values multi_head_attention(const Call& c) {
   const int64_t heads = c.attr_int("num_heads");
@@ -182,21 +203,38 @@ Values multi_head_attention(const Call& c) {
   const int64_t past = c.has(6) ? c[6].size(2).value() : 0;
   if (c.has(6)) k = Tensor::cat({c[6], k}, 2);
   if (c.has(7)) v = Tensor::cat({c[7], v}, 2);
-  const int64_t keys = k.size(2).value();
-  const DType d = q.dtype();
-  std::optional<Tensor> bias = c.optional(5);
-  const auto hide = [&](const Tensor& allowed) {
-    const Tensor more = allowed.where(Tensor(0.0, d), Tensor(c.attr_real("mask_filter_value", -10000), d));
-    bias = bias ? bias->add(more) : more;
-  };
-  // One length, or one truth value a key, for each batch.
-  if (c.has(4) && c[4].ndim() == 1)
-    hide(positions(keys).lt(c[4].reshape({c[4].size(0), SInt(1), SInt(1), SInt(1)})));
-  else if (c.has(4))
-    hide(c[4].ne(0).reshape({c[4].size(0), SInt(1), SInt(-1), SInt(keys)}));
-  if (c.attr_flag("unidirectional"))
-    hide(positions(q.size(2).value()).unsqueeze(-1).add(Tensor(past)).ge(positions(keys)));
-  return {merge_heads(attend(c, q, k, v, bias)), k, v};
+  return {merge_heads(attend(c, q, k, v, score_bias(c, 4, 5, q, k.size(2).value(), past))), k, v};
+}
+
+// Inputs: x, the projections to query, key and value side by side and their bias, mask, past keys and values
+// stacked, bias of the scores.
+Values projected_attention(const Call& c) {
+  const int64_t heads = c.attr_int("num_heads"), third = c[1].size(1).value() / 3;
+  const Tensor product = c[0].matmul(c[1]);
+  const auto parts = (c.has(2) ? product.add(c[2]) : product)
+                         .split(c.attr_ints("qkv_hidden_sizes", {third, third, third}), -1);
+  if (c.attr_flag("do_rotary") || c.attr_flag("past_present_share_buffer") || parts.size() != 3)
+    value_error("rotary embedding, shared buffers and parts other than three are not supported");
+  const Tensor q = split_heads(parts[0], heads);
+  Tensor k = split_heads(parts[1], heads), v = split_heads(parts[2], heads);
+  const int64_t past = c.has(4) ? c[4].size(3).value() : 0;
+  if (c.has(4)) {
+    k = Tensor::cat({c[4].at(0), k}, 2);
+    v = Tensor::cat({c[4].at(1), v}, 2);
+  }
+  Values out{merge_heads(attend(c, q, k, v, score_bias(c, 3, 5, q, k.size(2).value(), past)))};
+  if (c.wants(1)) out.emplace_back(Tensor::stack({k, v}));
+  return out;
+}
+
+// Inputs: x, the positions of all or that of the first, and the tables.
+Tensor rotary_embedding_at(const Call& c) {
+  const int64_t given = c.attr_int("num_heads", 0), width = 2 * c[2].size(-1).value();
+  const Tensor x = split_heads(c[0], given ? given : c[0].size(-1).value() / std::max<int64_t>(width, 1));
+  const Tensor at = c[1].ndim() == 1 ? positions(x.size(2).value()).add(c[1]).unsqueeze(0) : c[1];
+  const Tensor y = rotated(x, c[2].at(at), c[3].at(at), c.attr_flag("interleaved"));
+  const Tensor scaled = c.attribute("scale") ? y.mul(c.attr_real("scale")).cast(x.dtype()) : y;
+  return c[0].ndim() == 3 ? merge_heads(scaled) : scaled;
 }
 
 // Inputs: query, key, value, past key and value, the last position of each batch, the total length, and the
@@ -255,8 +293,10 @@ std::span<const OpRow> attention_ops() {
       {"FlexAttention", of<flex_attention>, "ai.onnx.preview"},
       {"LinearAttention", of<linear_attention>},
       {"RotaryEmbedding", of<rotary_embedding>},
-      {"GroupQueryAttention", of<group_query_attention>, "com.microsoft"},
-      {"MultiHeadAttention", of<multi_head_attention>, "com.microsoft"},
+      {"Attention", of<projected_attention>, kMicrosoft},
+      {"GroupQueryAttention", of<group_query_attention>, kMicrosoft},
+      {"MultiHeadAttention", of<multi_head_attention>, kMicrosoft},
+      {"RotaryEmbedding", of<rotary_embedding_at>, kMicrosoft},
   };
   return rows;
 }

@@ -1,12 +1,11 @@
 // Ops of ONNX Runtime that its exporters and optimisers leave in models (domain com.microsoft).
 #include "formats/onnx/call.h"
+#include "formats/onnx/window.h"
 
 #include <cmath>
 
 namespace lathe::onnx {
 namespace {
-
-constexpr std::string_view kMicrosoft = "com.microsoft";
 
 Tensor with_bias(const Call& c, size_t i = 1) { return c.has(i) ? c[0].add(c[i]) : c[0]; }
 
@@ -97,16 +96,49 @@ Tensor matmul_nbits(const Call& c) {
   return c.has(5) ? y.add(c[5]) : y;
 }
 
+// What the runtime has fused behind a product: the activation that the node names.
+Tensor with_activation(const Call& c, const Tensor& y) {
+  if (!c.attribute("activation")) return y;
+  const std::vector<float> params = c.attr_reals("activation_params");
+  const auto param = [&](size_t i, std::string_view name, double otherwise) {
+    return i < params.size() ? double{params[i]} : c.attr_real(name, otherwise);
+  };
+  return activated(y, c.attr_text("activation"), param(0, "activation_alpha", 0.01),
+                   param(1, "activation_beta", 0));
+}
+
+Tensor fused_conv(const Call& c) {
+  const Tensor y = convolve(c, c[0], c[1], c.optional(2));
+  return with_activation(c, c.has(3) ? y.add(c[3]) : y);
+}
+
+// Channels stand last.
+Tensor nhwc_conv(const Call& c) {
+  return with_activation(c,
+                         convolve(c, c[0].permute({0, 3, 1, 2}), c[1], c.optional(2)).permute({0, 2, 3, 1}));
+}
+
 }  // namespace
 
 std::span<const OpRow> contrib_ops() {
   static const OpRow rows[] = {
+      {"BiasAdd", [](const Call& c) { return with_bias(c).add(c[2]); }, kMicrosoft},
       {"BiasGelu", [](const Call& c) { return with_bias(c).gelu("none"); }, kMicrosoft},
       {"EmbedLayerNormalization", of<embed_layer_normalization>, kMicrosoft},
       {"FastGelu", [](const Call& c) { return with_bias(c).gelu("tanh"); }, kMicrosoft},
+      {"FusedConv", of<fused_conv>, kMicrosoft},
+      {"FusedGemm", [](const Call& c) { return with_activation(c, gemm(c, c[0], c[1], c.optional(2))); },
+       kMicrosoft},
       {"FusedMatMul", of<fused_matmul>, kMicrosoft},
       {"Gelu", [](const Call& c) { return c[0].gelu("none"); }, kMicrosoft},
+      {"GemmFastGelu",
+       [](const Call& c) {
+         const Tensor y = c[0].matmul(c[1]);
+         return (c.has(2) ? y.add(c[2]) : y).gelu("tanh");
+       },
+       kMicrosoft},
       {"MatMulNBits", of<matmul_nbits>, kMicrosoft},
+      {"NhwcConv", of<nhwc_conv>, kMicrosoft},
       {"QuickGelu", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1.702)).sigmoid()); },
        kMicrosoft},
       // The runtime keeps this one in the default domain too.

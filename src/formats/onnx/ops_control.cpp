@@ -221,8 +221,8 @@ Values sequence_map(const Call& c) {
 std::span<const OpRow> control_ops() {
   static const OpRow rows[] = {
       {"ConcatFromSequence", of<concat_from_sequence>},
-      {"If", of<branch>},
-      {"Loop", of<loop>},
+      OpRow{"If", of<branch>}.by_values(),
+      OpRow{"Loop", of<loop>}.by_values(),
       {"Optional", [](const Call& c) { return c.has(0) ? c.value(0) : Value(); }},
       {"OptionalGetElement", [](const Call& c) { return c.value(0); }},
       {"OptionalHasElement", [](const Call& c) { return Tensor::constant_of({}, c.has(0)); }},

@@ -72,24 +72,17 @@ Tensor shift(const Call& c) {
 
 Tensor clip(const Call& c) {
   const auto bound = [&](size_t i, std::string_view name) -> std::optional<Tensor> {
-    if (c.has(i)) return c[i];
-    if (c.attribute(name)) return Tensor(Scalar(c.attr_real(name))).cast(c[0].dtype());
-    return std::nullopt;
+    if (c.has(i) || !c.attribute(name)) return c.optional(i);
+    return Tensor(Scalar(c.attr_real(name))).cast(c[0].dtype());
   };
   const auto low = bound(1, "min"), high = bound(2, "max");
-  Tensor x = c[0];
-  if (low) x = x.maximum(*low);
-  return high ? x.minimum(*high) : x;
+  return low || high ? c[0].clamp(low, high) : c[0];
 }
 
 Tensor prelu(const Call& c) {
   Tensor slope = c[1];
   // Before opset 7 a list of slopes was one for each channel.
-  if (c.opset() < 7 && slope.ndim() == 1 && c[0].ndim() > 1) {
-    Shape to(static_cast<size_t>(c[0].ndim()), SInt(1));
-    to[1] = slope.size(0);
-    slope = slope.reshape(to);
-  }
+  if (c.opset() < 7 && slope.ndim() == 1 && c[0].ndim() > 1) slope = along(slope, 1, c[0].ndim());
   return c[0].lt(0).where(c[0].mul(slope), c[0]).cast(c[0].dtype());
 }
 
@@ -119,10 +112,8 @@ Tensor over_axis(const Call& c, F f) {
 }
 
 Tensor hardmax(const Tensor& x, int64_t axis) {
-  const int64_t at = Call::axis(axis, x.ndim());
-  Shape along(static_cast<size_t>(x.ndim()), SInt(1));
-  along[static_cast<size_t>(at)] = x.size(at);
-  return x.argmax(at, true).eq(Tensor::arange(0, x.size(at).value()).reshape(along)).cast(x.dtype());
+  const Tensor places = along(positions(x.size(axis).value()), axis, x.ndim());
+  return x.argmax(axis, true).eq(places).cast(x.dtype());
 }
 
 Tensor mean_of(const Call& c) {

@@ -185,7 +185,7 @@ class Trees {
 Tensor tree_ensemble(const Call& c) {
   const Trees trees(c);
   if (c.attr_int("post_transform", 0) != 0) value_error("post_transform is not supported");
-  const std::vector<double> x = c[0].to_vector<double>(),
+  const std::vector<double> x = onnx::numbers<double>(c[0]),
                             weights = c.attr_value("leaf_weights").tensor().to_vector<double>();
   const std::vector<int64_t> targets = c.attr_ints("leaf_targetids"), roots = c.attr_ints("tree_roots");
   const auto rows = static_cast<size_t>(c[0].size(0).value()),
@@ -223,8 +223,8 @@ std::span<const OpRow> learning_ops() {
       {"ArrayFeatureExtractor", of<array_feature_extractor>, kMl},
       {"Binarizer", [](const Call& c) { return c[0].gt(c.attr_real("threshold", 0)).cast(c[0].dtype()); },
        kMl},
-      {"LabelEncoder", of<label_encoder>, kMl},
-      {"TreeEnsemble", of<tree_ensemble>, kMl},
+      OpRow{"LabelEncoder", of<label_encoder>, kMl}.by_values(),
+      OpRow{"TreeEnsemble", of<tree_ensemble>, kMl}.by_values(),
   };
   return rows;
 }

@@ -1,28 +1,26 @@
 // Products, normalisation and losses.
 #include "formats/onnx/call.h"
+#include "formats/onnx/window.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace lathe::onnx {
-namespace {
 
-Tensor gemm(const Call& c) {
-  const Tensor a = c.attr_flag("transA") ? c[0].transpose() : c[0],
-               b = c.attr_flag("transB") ? c[1].transpose() : c[1];
+Tensor gemm(const Call& c, Tensor a, Tensor b, const std::optional<Tensor>& bias) {
+  if (c.attr_flag("transA")) a = a.transpose();
+  if (c.attr_flag("transB")) b = b.transpose();
   const double alpha = c.attr_real("alpha", 1), beta = c.attr_real("beta", 1);
   Tensor y = a.matmul(b);
   if (alpha != 1) y = y.mul(alpha).cast(a.dtype());
-  if (!c.has(2) || beta == 0) return y;
-  return y.add(beta == 1 ? c[2] : c[2].mul(beta).cast(a.dtype()));
+  if (!bias || beta == 0) return y;
+  return y.add(beta == 1 ? *bias : bias->mul(beta).cast(a.dtype()));
 }
 
+namespace {
+
 // A list of numbers for each channel, aligned with axis 1.
-Tensor per_channel(const Tensor& t, const Tensor& x) {
-  Shape to(static_cast<size_t>(x.ndim()), SInt(1));
-  to.at(1) = t.numel();
-  return t.reshape(to);
-}
+Tensor per_channel(const Tensor& t, const Tensor& x) { return along(t, 1, x.ndim()); }
 
 Axes axes_between(int64_t first, int64_t last) {
   Ints out;
@@ -45,14 +43,9 @@ Values batch_normalization(const Call& c) {
                c[4].mul(momentum).add(variance.mul(1 - momentum))};
   }
   const DType wide = join(x.dtype(), variance.dtype());
-  const Tensor scale = c[1].cast(wide).mul(variance.cast(wide).add(epsilon).rsqrt());
-  Values out{x.cast(wide)
-                 .sub(per_channel(mean, x))
-                 .mul(per_channel(scale, x))
-                 .add(per_channel(c[2], x))
-                 .cast(x.dtype())};
-  out.insert(out.end(), running.begin(), running.end());
-  return out;
+  const Tensor inverse = variance.cast(wide).add(epsilon).rsqrt();
+  running.insert(running.begin(), x.cast(wide).batchnorm(c[1], c[2], mean, inverse).cast(x.dtype()));
+  return running;
 }
 
 Tensor instance_normalization(const Call& c) {
@@ -138,27 +131,18 @@ Values dropout(const Call& c) {
 }
 
 // -log p of the target class, weighted; log probabilities have the classes along axis 1.
-Tensor negative_log_likelihood(const Call& c, const Tensor& log_p, const Tensor& target,
-                               const std::optional<Tensor>& weight) {
-  const SInt classes = log_p.size(1);
-  Shape along(static_cast<size_t>(log_p.ndim()), SInt(1));
-  along[1] = classes;
-  const Tensor at = target.cast(DType::Int64);
-  const Tensor hit = at.unsqueeze(1).eq(Tensor::arange(0, classes.value(), 1, {DType::Int64}).reshape(along));
-  const DType d = log_p.dtype();
-  Tensor counts = weight ? hit.where(weight->reshape(along), Tensor(0.0, d)).sum(1).cast(d)
-                         : Tensor::constant_of(at.shape(), 1.0, d);
-  if (c.attribute("ignore_index"))
-    counts = at.eq(Tensor(c.attr_int("ignore_index"))).where(Tensor(0.0, d), counts);
-  const Tensor loss = hit.where(log_p, Tensor(0.0, d)).sum(1).cast(d).neg().mul(counts);
-  const std::string reduction = c.attr_text("reduction", "mean");
-  if (reduction == "none") return loss;
-  return reduction == "sum" ? loss.sum() : loss.sum().div(counts.sum());
+Tensor negative_log_likelihood(const Call& c, const Tensor& log_p) {
+  const std::string name = c.attr_text("reduction", "mean");
+  CrossEntropyOptions options{.reduction = name == "none"  ? Reduction::None
+                                           : name == "sum" ? Reduction::Sum
+                                                           : Reduction::Mean};
+  if (c.attribute("ignore_index")) options.ignore_index = c.attr_int("ignore_index");
+  return log_p.nll_loss(c[1].cast(DType::Int64), c.optional(2), options);
 }
 
 Values softmax_cross_entropy(const Call& c) {
   const Tensor log_p = c[0].log_softmax(1);
-  return {negative_log_likelihood(c, log_p, c[1], c.optional(2)), log_p};
+  return {negative_log_likelihood(c, log_p), log_p};
 }
 
 Tensor einsum(const Call& c) {
@@ -192,7 +176,7 @@ std::span<const OpRow> neural_ops() {
       {"Det", [](const Call& c) { return determinant(c[0]); }},
       OpRow{"Dropout", of<dropout>}.random(),
       {"Einsum", of<einsum>},
-      {"Gemm", of<gemm>},
+      {"Gemm", [](const Call& c) { return gemm(c, c[0], c[1], c.optional(2)); }},
       {"GroupNormalization", of<group_normalization>},
       {"InstanceNormalization", of<instance_normalization>},
       {"LRN", of<local_response_normalization>},
@@ -200,8 +184,7 @@ std::span<const OpRow> neural_ops() {
       {"LpNormalization", of<lp_normalization>},
       {"MatMul", [](const Call& c) { return c[0].matmul(c[1]); }},
       {"MeanVarianceNormalization", of<mean_variance_normalization>},
-      {"NegativeLogLikelihoodLoss",
-       [](const Call& c) { return negative_log_likelihood(c, c[0], c[1], c.optional(2)); }},
+      {"NegativeLogLikelihoodLoss", [](const Call& c) { return negative_log_likelihood(c, c[0]); }},
       {"RMSNormalization", of<rms_normalization>},
       {"SoftmaxCrossEntropyLoss", of<softmax_cross_entropy>},
   };

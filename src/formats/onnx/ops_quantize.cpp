@@ -12,9 +12,7 @@ Tensor spread(const Tensor& s, const Tensor& x, int64_t axis, int64_t block) {
   const int64_t at = Call::axis(axis, x.ndim());
   if (block) return s.repeat_interleave(block, at).shrink_to(x.shape());
   if (s.ndim() != 1) value_error("{} scales of {}", to_string(s.shape()), to_string(x.shape()));
-  Shape to(static_cast<size_t>(x.ndim()), SInt(1));
-  to[static_cast<size_t>(at)] = s.size(0);
-  return s.reshape(to);
+  return along(s, at, x.ndim());
 }
 
 struct Range {
@@ -99,15 +97,56 @@ Value qlinear_conv(const Call& c) {
 
 // ---- com.microsoft
 
+// Input i, with its scale and zero point behind it, as floats.
+Tensor real(const Call& c, size_t i) {
+  return centred(c[i], c.optional(i + 2), 0).cast(DType::Float32).mul(c[i + 1].reshape({}));
+}
+
+// In the scale that input i is, and the zero point behind it.
+Value as_asked(const Call& c, const Tensor& y, size_t i, ElementType type) {
+  std::optional<Tensor> zero;
+  if (c.has(i + 1)) zero = c[i + 1].reshape({});
+  return quantized(y, c[i].reshape({}), zero, type);
+}
+
+// Inputs: x and its scale and zero point, scale and zero point of the result.
+template <class F>
+constexpr auto qlinear(F) {
+  return [](const Call& c) { return as_asked(c, F{}(c, real(c, 0)), 3, c.type(0)); };
+}
+
 // Inputs: a and its scale and zero point, b likewise, scale and zero point of the result.
 template <auto Method>
 Value qlinear_binary(const Call& c) {
-  const auto real = [&](size_t i) {
-    return centred(c[i], c.optional(i + 2), 0).cast(DType::Float32).mul(c[i + 1].reshape({}));
+  return as_asked(c, (real(c, 0).*Method)(real(c, 3)), 6, c.type(0));
+}
+
+// Inputs: scale and zero point of the result, then each part with its own.
+Value qlinear_concat(const Call& c) {
+  std::vector<Tensor> parts;
+  for (size_t i = 2; i + 1 < c.size(); i += 3) parts.push_back(real(c, i));
+  return as_asked(c, Tensor::cat(parts, c.attr_int("axis")), 0, c.type(2));
+}
+
+// Inputs: a and b as above, a bias in the product of their scales, scale and zero point of the result, which
+// is float without.
+Value qgemm(const Call& c) {
+  const auto turned = [&](const Tensor& x, std::string_view flag) {
+    return c.attr_flag(flag) ? x.transpose() : x;
   };
-  std::optional<Tensor> zero;
-  if (c.has(7)) zero = c[7].reshape({});
-  return quantized((real(0).*Method)(real(3)), c[6].reshape({}), zero, c.type(0));
+  const Tensor a = turned(centred(c[0], c.optional(2), 0), "transA"),
+               b = turned(centred(c[3], c.optional(5), c.attr_flag("transB") ? 0 : 1), "transB");
+  Tensor sum = a.matmul(b);
+  if (c.has(6)) sum = sum.add(c[6]);
+  const Tensor y = sum.cast(DType::Float32).mul(c[1].reshape({})).mul(c[4]).mul(c.attr_real("alpha", 1));
+  return c.has(7) ? as_asked(c, y, 7, c.type(0)) : Value(y.cast(DType::Float32));
+}
+
+Tensor global_average(const Call& c, const Tensor& x) {
+  Ints axes;
+  const int64_t first = c.attr_flag("channels_last") ? 1 : 2;
+  for (size_t i = 0; i < spatial_of(x).size(); i++) axes.push_back(first + static_cast<int64_t>(i));
+  return x.mean(axes, true);
 }
 
 // Integers times integers, as floats: the scales of a and b are inputs 2 and 3, their zero points 4 and 5.
@@ -126,8 +165,6 @@ Tensor dynamic_quantize_matmul(const Call& c) {
   return c.has(4) ? y.add(c[4]) : y;
 }
 
-constexpr std::string_view kMicrosoft = "com.microsoft";
-
 }  // namespace
 
 std::span<const OpRow> quantize_ops() {
@@ -142,8 +179,20 @@ std::span<const OpRow> quantize_ops() {
       {"DequantizeLinear", of<dequantize_linear>, kMicrosoft},
       {"DynamicQuantizeMatMul", of<dynamic_quantize_matmul>, kMicrosoft},
       {"MatMulIntegerToFloat", of<matmul_integer_to_float>, kMicrosoft},
+      {"QGemm", of<qgemm>, kMicrosoft},
       {"QLinearAdd", of<qlinear_binary<&Tensor::add>>, kMicrosoft},
+      {"QLinearAveragePool", qlinear([](const Call& c, const Tensor& x) { return average_pool(c, x); }),
+       kMicrosoft},
+      {"QLinearConcat", of<qlinear_concat>, kMicrosoft},
+      {"QLinearGlobalAveragePool",
+       qlinear([](const Call& c, const Tensor& x) { return global_average(c, x); }), kMicrosoft},
+      {"QLinearLeakyRelu",
+       qlinear([](const Call& c, const Tensor& x) { return x.leaky_relu(c.attr_real("alpha", 0.01)); }),
+       kMicrosoft},
       {"QLinearMul", of<qlinear_binary<&Tensor::mul>>, kMicrosoft},
+      {"QLinearSigmoid", qlinear([](const Call&, const Tensor& x) { return x.sigmoid(); }), kMicrosoft},
+      {"QLinearSoftmax",
+       qlinear([](const Call& c, const Tensor& x) { return x.softmax(c.attr_int("axis", -1)); }), kMicrosoft},
       {"QuantizeLinear", of<quantize_linear>, kMicrosoft},
   };
   return rows;

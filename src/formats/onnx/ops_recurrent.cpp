@@ -4,25 +4,31 @@
 #include <algorithm>
 
 namespace lathe::onnx {
+
+Tensor activated(const Tensor& x, std::string name, double alpha, double beta) {
+  for (char& ch : name) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
+  if (name == "sigmoid") return x.sigmoid();
+  if (name == "tanh") return x.tanh();
+  if (name == "relu") return x.relu();
+  if (name == "affine") return x.mul(alpha).add(beta);
+  if (name == "leakyrelu") return x.leaky_relu(alpha);
+  if (name == "thresholdedrelu") return x.gt(alpha).where(x, 0);
+  if (name == "scaledtanh") return x.mul(beta).tanh().mul(alpha);
+  if (name == "hardsigmoid") return x.hardsigmoid(alpha, beta);
+  if (name == "hardswish") return x.hardswish();
+  if (name == "clip") return x.clamp(Tensor(alpha), Tensor(beta));
+  if (name == "elu") return x.elu(alpha);
+  if (name == "softsign") return x.softsign();
+  if (name == "softplus") return x.softplus();
+  value_error("there is no activation `{}`", name);
+}
+
 namespace {
 
 struct Activation {
   std::string name;
   double alpha, beta;
-  Tensor operator()(const Tensor& x) const {
-    if (name == "sigmoid") return x.sigmoid();
-    if (name == "tanh") return x.tanh();
-    if (name == "relu") return x.relu();
-    if (name == "affine") return x.mul(alpha).add(beta);
-    if (name == "leakyrelu") return x.leaky_relu(alpha);
-    if (name == "thresholdedrelu") return x.gt(alpha).where(x, 0);
-    if (name == "scaledtanh") return x.mul(beta).tanh().mul(alpha);
-    if (name == "hardsigmoid") return x.hardsigmoid(alpha, beta);
-    if (name == "elu") return x.elu(alpha);
-    if (name == "softsign") return x.softsign();
-    if (name == "softplus") return x.softplus();
-    value_error("there is no activation `{}`", name);
-  }
+  Tensor operator()(const Tensor& x) const { return activated(x, name, alpha, beta); }
 };
 
 // One direction of a layer: parameters without the leading axis of directions.

@@ -101,11 +101,8 @@ Taps taps_of(const Resizing& r, const Stretch& s) {
 Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch& s) {
   if (s.from < 1 || s.to < 1) value_error("axis {} cannot go from {} elements to {}", axis, s.from, s.to);
   const Taps taps = taps_of(r, s);
-  std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
-  Shape along(static_cast<size_t>(x.ndim()), SInt(1));
-  along[static_cast<size_t>(axis)] = SInt(s.to);
   const auto picked = [&](const std::vector<int64_t>& at) {
-    index.resize(static_cast<size_t>(axis), TensorIndex(Slice{}));
+    std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
     index.emplace_back(Tensor::from(at));
     return x.index(index);
   };
@@ -117,11 +114,11 @@ Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch
     out = picked(at);
   }
   for (size_t k = 0; r.mode != "nearest" && k < taps.positions.size(); k++) {
-    const Tensor part = picked(taps.positions[k]).mul(Tensor::from(taps.weights[k]).reshape(along));
+    const Tensor part = picked(taps.positions[k]).mul(along(Tensor::from(taps.weights[k]), axis, x.ndim()));
     out = out ? out->add(part) : part;
   }
   if (std::none_of(taps.outside.begin(), taps.outside.end(), [](bool o) { return o; })) return *out;
-  return Tensor::from(taps.outside, Shape{SInt(s.to)}).reshape(along).where(Tensor(r.extrapolation), *out);
+  return along(Tensor::from(taps.outside), axis, x.ndim()).where(Tensor(r.extrapolation), *out);
 }
 
 // Sizes and scales of the axes that change, from whichever of the two is given.

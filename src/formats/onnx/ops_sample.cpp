@@ -116,10 +116,8 @@ Tensor affine_grid(const Call& c) {
     const bool align = c.attr_flag("align_corners");
     const double step = align ? 2.0 / static_cast<double>(count - 1) : 2.0 / static_cast<double>(count);
     const double start = align ? -1 : -1 + step / 2;
-    Shape along(n + 1, SInt(1));
-    along[i + 1] = SInt(count);
-    coordinates.push_back(
-        Tensor::arange(0, count).cast(DType::Float32).mul(step).add(start).reshape(along).expand(grid));
+    const Tensor line = Tensor::arange(0, count).cast(DType::Float32).mul(step).add(start);
+    coordinates.push_back(along(line, static_cast<int64_t>(i + 1), static_cast<int64_t>(n + 1)).expand(grid));
   }
   coordinates.push_back(Tensor::constant_of(grid, 1.0, DType::Float32));
   Shape to = grid;
@@ -227,6 +225,38 @@ Tensor roi_align(const Call& c) {
                      : Tensor::stack(out);
 }
 
+// The largest element of every bin of a region (Girshick 2015, section 2.1); bins overlap by parts of
+// elements.
+Tensor max_roi_pool(const Call& c) {
+  const Tensor& x = c[0];
+  const std::vector<double> regions = c.reals(1);  // batch, x1, y1, x2, y2 each
+  const std::vector<int64_t> pooled = c.attr_ints("pooled_shape");
+  const double scale = c.attr_real("spatial_scale", 1);
+  if (pooled.size() != 2) value_error("pooled_shape has {} sizes", pooled.size());
+  // Which elements of an axis (bins, size) each bin has.
+  const auto members = [&](double from, double to, int64_t bins, int64_t size) {
+    const double start = std::round(from * scale), length = std::max(std::round(to * scale) - start + 1, 1.0);
+    const Tensor bin = Tensor::arange(bins).cast(DType::Float64).mul(length / static_cast<double>(bins)),
+                 first = bin.floor().add(start).unsqueeze(-1),
+                 end = bin.add(length / static_cast<double>(bins)).ceil().add(start).unsqueeze(-1),
+                 at = Tensor::arange(size).cast(DType::Float64);
+    return at.ge(first).bitwise_and(at.lt(end));
+  };
+  std::vector<Tensor> out;
+  for (size_t r = 0; r + 4 < regions.size(); r += 5) {
+    const Tensor rows = members(regions[r + 2], regions[r + 4], pooled[0], x.size(2).value()),
+                 columns = members(regions[r + 1], regions[r + 3], pooled[1], x.size(3).value());
+    const Tensor inside =
+                     rows.unsqueeze(1).unsqueeze(-1).bitwise_and(columns.unsqueeze(1)),  // (bins, size) twice
+        image = x.at(static_cast<int64_t>(regions[r])).unsqueeze(1).unsqueeze(1);
+    const Tensor largest = inside.where(image, Tensor(min_value(x.dtype()), x.dtype())).max({3, 4});
+    out.push_back(inside.any({2, 3}).where(largest, Tensor(0).cast(x.dtype())));
+  }
+  return out.empty()
+             ? Tensor::constant_of({SInt(0), x.size(1), SInt(pooled[0]), SInt(pooled[1])}, 0, x.dtype())
+             : Tensor::stack(out);
+}
+
 struct Box {
   float y1, x1, y2, x2;
   float area() const { return (y2 - y1) * (x2 - x1); }
@@ -241,7 +271,7 @@ float overlap(const Box& a, const Box& b) {
 
 // Of boxes that overlap, the one with the best score: the result's length depends on the values.
 Tensor non_max_suppression(const Call& c) {
-  const std::vector<float> corners = c[0].to_vector<float>(), scores = c[1].to_vector<float>();
+  const std::vector<float> corners = numbers<float>(c[0]), scores = numbers<float>(c[1]);
   const auto n = static_cast<size_t>(c[0].size(1).value()),
              classes = static_cast<size_t>(c[1].size(1).value());
   if (!(c[0].shape() == Shape{c[1].size(0), c[1].size(2), SInt(4)}))
@@ -281,9 +311,13 @@ Tensor non_max_suppression(const Call& c) {
 
 std::span<const OpRow> sample_ops() {
   static const OpRow rows[] = {
-      {"AffineGrid", of<affine_grid>}, {"DeformConv", of<deform_conv>},
-      {"GridSample", of<grid_sample>}, {"NonMaxSuppression", of<non_max_suppression>},
-      {"RoiAlign", of<roi_align>},
+      {"AffineGrid", of<affine_grid>},
+      {"DeformConv", of<deform_conv>},
+      {"GridSample", of<grid_sample>},
+      {"GridSample", of<grid_sample>, kMicrosoft},
+      OpRow{"MaxRoiPool", of<max_roi_pool>}.by_values(),
+      OpRow{"NonMaxSuppression", of<non_max_suppression>}.by_values(),
+      OpRow{"RoiAlign", of<roi_align>}.by_values(),
   };
   return rows;
 }

@@ -1,5 +1,6 @@
 // Shapes and movement.
 #include "formats/onnx/call.h"
+#include "formats/onnx/session.h"
 
 #include <algorithm>
 #include <numeric>
@@ -18,6 +19,14 @@ Tensor from_numbers(const Numbers& v) {
 Numbers resolved(Numbers axes, int64_t rank) {
   for (int64_t& a : axes) a = Call::axis(a, rank);
   std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+// The axes given, or the first n.
+Numbers or_first(Numbers axes, size_t n) {
+  if (!axes.empty()) return axes;
+  axes.resize(n);
+  std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
 
@@ -92,11 +101,9 @@ Value unsqueeze(const Call& c) {
 }
 
 Value transpose(const Call& c) {
-  Numbers order = c.attr_ints("perm");
-  if (order.empty()) {
-    order.resize(c.value(0).shape().size());
-    std::iota(order.rbegin(), order.rend(), 0);
-  }
+  Numbers order = or_first({}, c.value(0).shape().size());
+  std::reverse(order.begin(), order.end());
+  order = c.attr_ints("perm", order);
   return moved(c.value(0), [&](const Tensor& x) { return x.permute(order); });
 }
 
@@ -130,12 +137,8 @@ Values split(const Call& c) {
 
 Value slice(const Call& c) {
   const Numbers starts = c.ints_or_attr(1, "starts"), ends = c.ints_or_attr(2, "ends");
-  Numbers axes = c.ints_or_attr(3, "axes"), steps = c.integers(4, {});
-  if (axes.empty()) {
-    axes.resize(starts.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  if (steps.empty()) steps.assign(starts.size(), 1);
+  const Numbers axes = or_first(c.ints_or_attr(3, "axes"), starts.size()),
+                steps = c.integers(4, Numbers(starts.size(), 1));
   if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
     value_error("{} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(),
                 steps.size());
@@ -168,11 +171,7 @@ Value pad(const Call& c) {
   const Tensor& x = c[0];
   const auto rank = static_cast<size_t>(x.ndim());
   const Numbers given = c.ints_or_attr(1, c.opset() < 2 ? "paddings" : "pads");
-  Numbers axes = c.integers(3, {});
-  if (axes.empty()) {
-    axes.resize(rank);
-    std::iota(axes.begin(), axes.end(), 0);
-  }
+  const Numbers axes = or_first(c.integers(3, {}), rank);
   if (given.size() != 2 * axes.size()) value_error("{} pads for {} axes", given.size(), axes.size());
   AxisPairs pads(rank, AxisPair(0, 0));
   for (size_t i = 0; i < axes.size(); i++)
@@ -191,8 +190,10 @@ Value pad(const Call& c) {
 
 Value constant(const Call& c) {
   if (c.attribute("value")) return c.attr_value("value");
-  if (const Attribute* sparse = c.attribute("sparse_value"); sparse && !sparse->sparse.empty())
-    return to_value(sparse->sparse[0]);
+  if (const Attribute* sparse = c.attribute("sparse_value"); sparse && !sparse->sparse.empty()) {
+    DataFiles files = c.scope().files();
+    return to_value(sparse->sparse[0], files);
+  }
   if (c.attribute("value_float")) return Tensor(Scalar(c.attr_real("value_float")), DType::Float32);
   if (c.attribute("value_int")) return Tensor(Scalar(c.attr_int("value_int")), DType::Int64);
   if (c.attribute("value_string")) return Strings{{}, {c.attr_text("value_string")}};
@@ -242,31 +243,20 @@ int64_t block_size(const Call& c) {
 
 Tensor depth_to_space(const Call& c) {
   const int64_t b = block_size(c);
-  const Tensor& x = c[0];
-  const SInt n = x.size(0), depth = x.size(1).value() / (b * b), h = x.size(2), w = x.size(3);
   const bool is_crd = c.attr_text("mode", "DCR") == "CRD";
-  const Tensor split = is_crd ? x.reshape({n, depth, SInt(b), SInt(b), h, w}).permute({0, 1, 4, 2, 5, 3})
-                              : x.reshape({n, SInt(b), SInt(b), depth, h, w}).permute({0, 3, 4, 1, 5, 2});
-  return split.reshape({n, depth, h * SInt(b), w * SInt(b)});
+  return c[0].rearrange(is_crd ? "n (d i j) h w -> n d (h i) (w j)" : "n (i j d) h w -> n d (h i) (w j)",
+                        {{"i", b}, {"j", b}});
 }
 
 Tensor space_to_depth(const Call& c) {
   const int64_t b = block_size(c);
-  const Tensor& x = c[0];
-  const SInt n = x.size(0), depth = x.size(1), h = x.size(2).value() / b, w = x.size(3).value() / b;
-  return x.reshape({n, depth, h, SInt(b), w, SInt(b)})
-      .permute({0, 3, 5, 1, 2, 4})
-      .reshape({n, depth * SInt(b * b), h, w});
+  return c[0].rearrange("n d (h i) (w j) -> n (i j d) h w", {{"i", b}, {"j", b}});
 }
 
 Tensor center_crop_pad(const Call& c) {
   Tensor x = c[0];
   const Numbers sizes = c.integers(1);
-  Numbers axes = c.attr_ints("axes");
-  if (axes.empty()) {
-    axes.resize(sizes.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
+  const Numbers axes = or_first(c.attr_ints("axes"), sizes.size());
   for (size_t i = 0; i < axes.size(); i++) {
     const auto at = static_cast<size_t>(Call::axis(axes[i], x.ndim()));
     const int64_t have = x.shape()[at].value(), extra = sizes.at(i) - have;
@@ -303,6 +293,7 @@ std::span<const OpRow> shape_ops() {
       {"Tile", of<tile>},
       {"Transpose", of<transpose>},
       {"Trilu", of<trilu>},
+      {"Trilu", of<trilu>, kMicrosoft},
       {"Unsqueeze", of<unsqueeze>},
   };
   return rows;

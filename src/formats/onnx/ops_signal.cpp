@@ -162,6 +162,15 @@ Tensor bernoulli(const Call& c) {
       .realize();
 }
 
+Tensor multinomial(const Call& c) {
+  return c[0]
+      .cast(DType::Float32)
+      .softmax(-1)
+      .multinomial(c.attr_int("sample_size", 1), true)
+      .cast(random_dtype(c, DType::Int32))
+      .realize();
+}
+
 }  // namespace
 
 std::span<const OpRow> signal_ops() {
@@ -172,6 +181,7 @@ std::span<const OpRow> signal_ops() {
       {"HammingWindow", [](const Call& c) { return window(c, 25.0 / 46, 21.0 / 46, 0); }},
       {"HannWindow", [](const Call& c) { return window(c, 0.5, 0.5, 0); }},
       {"MelWeightMatrix", of<mel_weight_matrix>},
+      OpRow{"Multinomial", of<multinomial>}.random(),
       OpRow{"RandomNormal", of<random_normal>}.random(),
       OpRow{"RandomNormalLike", of<random_normal>}.random(),
       OpRow{"RandomUniform", of<random_uniform>}.random(),

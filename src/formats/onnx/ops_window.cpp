@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace lathe::onnx {
 
@@ -63,6 +64,23 @@ Tensor convolve(const Call& c, const Tensor& x, const Tensor& w, const std::opti
 
 namespace {
 
+PoolOptions pool_options(const Call& c, const Window& w) {
+  return {.stride = w.stride,
+          .padding = w.flat_pads(),
+          .dilation = w.dilation,
+          .ceil_mode = c.attr_flag("ceil_mode"),
+          .count_include_pad = c.attr_flag("count_include_pad")};
+}
+
+}  // namespace
+
+Tensor average_pool(const Call& c, const Tensor& x) {
+  const Window w = window_of(c, spatial_of(x));
+  return x.avg_pool2d(w.kernel, pool_options(c, w));
+}
+
+namespace {
+
 Tensor conv_transpose(const Call& c) {
   const std::vector<int64_t> spatial = spatial_of(c[0]);
   const size_t n = spatial.size();
@@ -90,85 +108,45 @@ Tensor conv_transpose(const Call& c) {
                                 .output_padding = extra});
 }
 
-// Padding behind the end by which the last window of ceil mode reaches out; none where it would start there.
-void round_up(Window& w, const std::vector<int64_t>& spatial) {
-  for (size_t i = 0; i < spatial.size(); i++) {
-    const int64_t total = spatial[i] + w.before[i] + w.after[i],
-                  reach = (w.kernel[i] - 1) * w.dilation[i] + 1;
-    int64_t last = (total - reach + w.stride[i] - 1) / w.stride[i] * w.stride[i];
-    if (last >= spatial[i] + w.before[i]) last -= w.stride[i];
-    w.after[i] += std::max<int64_t>(0, last + reach - total);
+// Row-major positions in a box of these sizes, as positions where the first axis runs fastest.
+Tensor column_major(Tensor at, const std::vector<int64_t>& sizes) {
+  Tensor out = 0;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const int64_t faster = std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(i),
+                                           int64_t{1}, std::multiplies<>());
+    out = out.add(at.mod(sizes[i]).mul(faster));
+    at = at.div_floor(sizes[i]);
   }
-}
-
-// (batch, channel, out…, kernel…)
-Tensor windows(const Tensor& x, const Window& w, const Scalar& fill) {
-  return x.pad(Padding(w.flat_pads()), PadMode::Constant, fill).pool(w.kernel, w.stride, w.dilation);
-}
-
-// The axes of the kernel.
-Axes kernel_axes(const Window& w) {
-  Ints out;
-  for (size_t i = w.kernel.size(); i > 0; i--) out.push_back(-static_cast<int64_t>(i));
   return out;
-}
-
-Tensor average_pool(const Call& c) {
-  const std::vector<int64_t> spatial = spatial_of(c[0]);
-  Window w = window_of(c, spatial);
-  const Window asked = w;
-  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
-  // Elements that count: those of the tensor, or of the padding that was asked for as well.
-  Tensor ones = Tensor::constant_of(c[0].shape(), 1, c[0].dtype());
-  const bool all = c.attr_flag("count_include_pad");
-  if (all) ones = ones.pad(Padding(asked.flat_pads()), PadMode::Constant, Scalar(1.0));
-  Window rest = w;
-  for (size_t i = 0; all && i < spatial.size(); i++) {
-    rest.before[i] -= asked.before[i];
-    rest.after[i] -= asked.after[i];
-  }
-  const Axes axes = kernel_axes(w);
-  return windows(c[0], w, 0).sum(axes).div(windows(ones, rest, 0).sum(axes));
 }
 
 Values max_pool(const Call& c) {
   const Tensor& x = c[0];
   const std::vector<int64_t> spatial = spatial_of(x);
-  Window w = window_of(c, spatial);
-  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
-  const Tensor all = windows(x, w, min_value(x.dtype()));
-  Values out{{all.max(kernel_axes(w)), c.type(0)}};
-  if (!c.wants(1)) return out;
-  // Flat positions in the tensor, walked in the same windows.
-  int64_t volume = 1;
-  for (int64_t d : spatial) volume *= d;
-  Shape box{SInt(1), SInt(1)};
-  for (int64_t d : spatial) box.push_back(SInt(d));
-  Tensor position = Tensor::arange(0, volume, 1, {DType::Int64});
-  if (c.attr_flag("storage_order")) {
-    Shape reversed(box.rbegin(), box.rend());
-    Ints order;
-    for (size_t i = box.size(); i-- > 0;) order.push_back(static_cast<int64_t>(i));
-    position = position.reshape(reversed).permute(order);
-  }
-  const auto in_a_row = [&](const Tensor& t) { return t.flatten(-static_cast<int64_t>(spatial.size())); };
-  const Tensor flat = in_a_row(all), chosen = flat.argmax(-1, true);
-  const Tensor at =
-      in_a_row(windows(position.reshape(box), w, 0)).expand(flat.shape()).gather(-1, chosen).squeeze(-1);
-  Shape planes(x.shape().size(), SInt(1));
-  planes[0] = x.size(0);
-  planes[1] = x.size(1);
-  const Tensor plane = Tensor::arange(0, (x.size(0) * x.size(1)).value(), 1, {DType::Int64}).reshape(planes);
-  out.emplace_back(at.add(plane.mul(volume)));
-  return out;
+  const Window w = window_of(c, spatial);
+  if (!c.wants(1)) return {{x.max_pool2d(w.kernel, pool_options(c, w)), c.type(0)}};
+  const auto [values, at] = x.max_pool2d_with_indices(w.kernel, pool_options(c, w));
+  const Tensor place = c.attr_flag("storage_order") ? column_major(at, spatial) : at;
+  const int64_t planes = (x.size(0) * x.size(1)).value(),
+                volume = x.numel().value() / std::max<int64_t>(planes, 1);
+  Shape by_plane(x.shape().size(), SInt(1));
+  by_plane[0] = x.size(0);
+  by_plane[1] = x.size(1);
+  return {{values, c.type(0)}, positions(planes).mul(volume).reshape(by_plane).add(place)};
 }
 
 Tensor lp_pool(const Call& c) {
-  const std::vector<int64_t> spatial = spatial_of(c[0]);
-  Window w = window_of(c, spatial);
-  if (c.attr_flag("ceil_mode")) round_up(w, spatial);
+  const Window w = window_of(c, spatial_of(c[0]));
   const auto p = static_cast<double>(c.attr_int("p", 2));
-  return windows(c[0].abs().pow(p), w, 0).sum(kernel_axes(w)).pow(1 / p);
+  const PoolOptions options = pool_options(c, w);
+  // Zeros behind the end let the windows of ceil mode reach out; a pool of maxima has as many windows.
+  Ints pads = w.flat_pads(), axes;
+  for (size_t i = 0; i < w.kernel.size(); i++) {
+    if (options.ceil_mode) pads[2 * i + 1] += w.stride[w.kernel.size() - 1 - i] - 1;
+    axes.push_back(c[0].ndim() + static_cast<int64_t>(i));
+  }
+  const Tensor windows = c[0].abs().pow(p).pad(Padding(pads)).pool(w.kernel, w.stride, w.dilation);
+  return windows.sum(axes).shrink_to(c[0].max_pool2d(w.kernel, options).shape()).pow(1 / p);
 }
 
 Axes spatial_axes(const Tensor& x) {
@@ -177,16 +155,17 @@ Axes spatial_axes(const Tensor& x) {
   return out;
 }
 
-// The inverse of a max pool: values at their positions, zeros around.
+// The inverse of a max pool. Positions count through batch and channels, and are those of the tensor that was
+// pooled; a larger output shape only adds room around it.
 Tensor max_unpool(const Call& c) {
   const std::vector<int64_t> spatial = spatial_of(c[0]);
   const Window w = window_of(c, spatial);
-  // Positions are those of the tensor that was pooled; a larger output shape only adds room around it.
-  Shape natural{c[0].size(0), c[0].size(1)};
+  int64_t volume = 1;
   for (size_t i = 0; i < spatial.size(); i++)
-    natural.push_back(SInt((spatial[i] - 1) * w.stride[i] + w.kernel[i] - w.before[i] - w.after[i]));
-  const Tensor empty = Tensor::constant_of({prod(natural)}, 0, c[0].dtype());
-  const Tensor y = empty.scatter(0, c[1].flatten().cast(DType::Int64), c[0].flatten()).reshape(natural);
+    volume *= (spatial[i] - 1) * w.stride[i] + w.kernel[i] - w.before[i] - w.after[i];
+  if (volume < 1) value_error("unpooling to {} elements", volume);
+  const Tensor y =
+      c[0].max_unpool2d(c[1].mod(Tensor(volume)), w.kernel, {.stride = w.stride, .padding = w.flat_pads()});
   return c.has(2) ? y.pad_to(to_shape(c.integers(2))) : y;
 }
 
@@ -224,7 +203,7 @@ Tensor col2im(const Call& c) {
 
 std::span<const OpRow> window_ops() {
   static const OpRow rows[] = {
-      {"AveragePool", of<average_pool>},
+      {"AveragePool", [](const Call& c) { return average_pool(c, c[0]); }},
       {"Col2Im", of<col2im>},
       {"Conv", [](const Call& c) { return convolve(c, c[0], c[1], c.optional(2)); }},
       {"ConvTranspose", of<conv_transpose>},

@@ -1,11 +1,11 @@
 #include "formats/onnx/session.h"
 
 #include "formats/onnx/call.h"
+#include "tensor/view.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 namespace lathe::onnx {
 namespace {
@@ -15,6 +15,9 @@ constexpr int64_t kSmall = 2048;
 
 // Functions that call functions are a few levels; more than this is one that calls itself.
 constexpr int kMaxCalls = 100;
+
+// Inputs that come in more kinds than this are hardly ever met again.
+constexpr size_t kMaxPlans = 32;
 
 int64_t opset_of(const Opsets& opsets, const std::string& domain) {
   const auto it = opsets.find(domain);
@@ -34,6 +37,27 @@ void for_each_node(const std::vector<Node>& nodes, F f) {
         for (const auto& g : a.graphs) todo.push_back(&g->nodes);
     }
   }
+}
+
+// The ops that are no functions of the model and whose row is of a certain kind.
+template <class F>
+std::vector<OpUse> ops_of(const Model& model, F is_wanted) {
+  std::map<std::string, OpUse> out;
+  const auto look = [&](const Node& node) {
+    const auto is_it = [&](const Function& f) { return f.name == node.op && f.domain == node.domain; };
+    if (std::any_of(model.functions.begin(), model.functions.end(), is_it) ||
+        !is_wanted(find_op(node.domain, node.op)))
+      return;
+    const std::string op = node.domain.empty() ? node.op : node.domain + "." + node.op;
+    OpUse& use = out[op];
+    use.op = op;
+    use.nodes.push_back(node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name);
+  };
+  for_each_node(model.graph.nodes, look);
+  for (const Function& f : model.functions) for_each_node(f.nodes, look);
+  std::vector<OpUse> list;
+  for (auto& [op, use] : out) list.push_back(std::move(use));
+  return list;
 }
 
 bool has_graph(const Node& node) {
@@ -79,14 +103,19 @@ std::string describe(const Node& node, const Values& inputs) {
   return out;
 }
 
-void realize(const Values& values) {
+// `lent` has memory of the caller, which is not that of an output.
+void realize(const Values& values, const std::vector<UOp>& lent) {
   std::vector<Tensor> tensors;
   std::vector<const Value*> todo;
   for (const Value& v : values) todo.push_back(&v);
   while (!todo.empty()) {
     const Value& v = *todo.back();
     todo.pop_back();
-    if (v.is_tensor()) tensors.push_back(v.tensor());
+    if (v.is_tensor()) {
+      tensors.push_back(v.tensor());
+      if (std::find(lent.begin(), lent.end(), view_base(v.tensor().uop())) != lent.end())
+        tensors.back().replace(v.tensor().clone());
+    }
     if (v.is_sequence())
       for (const Value& item : v.items()) todo.push_back(&item);
   }
@@ -95,16 +124,18 @@ void realize(const Values& values) {
 
 }  // namespace
 
-std::vector<std::string> unsupported_ops(const Model& model) {
-  std::set<std::string> out;
-  const auto look = [&](const Node& node) {
-    const auto is_it = [&](const Function& f) { return f.name == node.op && f.domain == node.domain; };
-    if (std::none_of(model.functions.begin(), model.functions.end(), is_it) && !find_op(node.domain, node.op))
-      out.insert(node.domain.empty() ? node.op : node.domain + "." + node.op);
-  };
-  for_each_node(model.graph.nodes, look);
-  for (const Function& f : model.functions) for_each_node(f.nodes, look);
-  return {out.begin(), out.end()};
+std::string OpUse::to_string() const {
+  constexpr size_t kShown = 3;
+  const std::span<const std::string> shown(nodes.data(), std::min(kShown, nodes.size()));
+  return fmt::format("{} ({} node{}: `{}`{})", op, nodes.size(), nodes.size() == 1 ? "" : "s",
+                     fmt::join(shown, "`, `"), nodes.size() > kShown ? ", …" : "");
+}
+
+std::vector<OpUse> unsupported_ops(const Model& model) {
+  return ops_of(model, [](const OpRow* row) { return !row; });
+}
+std::vector<OpUse> value_dependent_ops(const Model& model) {
+  return ops_of(model, [](const OpRow* row) { return row && (row->reads_values || row->is_random); });
 }
 
 std::vector<ValueInfo> required_inputs(const Model& model) {
@@ -118,24 +149,28 @@ std::vector<ValueInfo> required_inputs(const Model& model) {
 
 Session::Session(Model model, std::string device) : model_(std::move(model)), device_(std::move(device)) {
   for (const Function& f : model_.functions) functions_[{f.domain, f.name}] = &f;
-  if (const auto missing = unsupported_ops(model_); !missing.empty())
-    value_error("{} of the model's ops {} not supported: {}", missing.size(),
-                missing.size() == 1 ? "is" : "are", fmt::join(missing, ", "));
-  read_constants(model_.graph);
+  if (const auto missing = unsupported_ops(model_); !missing.empty()) {
+    std::vector<std::string> texts;
+    for (const OpUse& use : missing) texts.push_back(use.to_string());
+    value_error("{} of the model's ops {} not supported: {}", texts.size(), texts.size() == 1 ? "is" : "are",
+                fmt::join(texts, ", "));
+  }
+  DataFiles files(model_.folder, model_.file);
+  read_constants(model_.graph, files);
   const auto inner = [&](const Node& node) {
     for (const Attribute& a : node.attributes)
-      for (const auto& g : a.graphs) read_constants(*g);
+      for (const auto& g : a.graphs) read_constants(*g, files);
   };
   for_each_node(model_.graph.nodes, inner);
   for (const Function& f : model_.functions) for_each_node(f.nodes, inner);
   fold_constants();
 }
 
-void Session::read_constants(const Graph& graph) {
+void Session::read_constants(const Graph& graph, DataFiles& files) {
   Names& names = constants_[&graph];
-  for (const TensorData& t : graph.initializers) names[t.name] = to_value(t, model_.folder, device_).known();
+  for (const TensorData& t : graph.initializers) names[t.name] = to_value(t, files, device_).known();
   for (const SparseData& t : graph.sparse_initializers)
-    names[t.values.name] = to_value(t, model_.folder, device_).known();
+    names[t.values.name] = to_value(t, files, device_).known();
 }
 
 void Session::fold_constants() {
@@ -166,8 +201,7 @@ void Session::fold_constants() {
   }
 }
 
-Values Session::run(const std::map<std::string, Value>& inputs) const {
-  Scope scope(*this);
+void Session::check(const Inputs& inputs) const {
   for (const auto& [name, value] : inputs) {
     const auto& all = model_.graph.inputs;
     const auto it = std::find_if(all.begin(), all.end(), [&](const ValueInfo& i) { return i.name == name; });
@@ -179,16 +213,48 @@ Values Session::run(const std::map<std::string, Value>& inputs) const {
     if (!fits(value, it->type))
       type_error("input `{}` has to be {}, not {}", name, lathe::onnx::to_string(it->type),
                  value.to_string());
-    scope.names_[name] = value;
   }
   for (const ValueInfo& i : this->inputs())
-    if (!scope.names_.count(i.name) && i.type.kind != TypeInfo::Kind::Optional)
+    if (!inputs.count(i.name) && i.type.kind != TypeInfo::Kind::Optional)
       value_error("input `{}` ({}) is missing", i.name, lathe::onnx::to_string(i.type));
-  Values out = scope.run_nodes(model_.graph);
-  // Values that live on would be kept up to date with what has run.
-  scope.names_.clear();
-  realize(out);
-  return out;
+}
+
+std::shared_ptr<Plan> Session::plan_for(const Inputs& inputs) const {
+  std::lock_guard lock(mutex_);
+  const auto it =
+      std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan->fits(inputs); });
+  if (it == plans_.end()) return nullptr;
+  plans_.splice(plans_.begin(), plans_, it);
+  return plans_.front();
+}
+
+size_t Session::plans() const {
+  std::lock_guard lock(mutex_);
+  return plans_.size();
+}
+
+Values Session::run(const Inputs& inputs) const {
+  if (const auto plan = plan_for(inputs)) return plan->run(inputs);
+  check(inputs);
+  const auto plan = std::make_shared<Plan>(inputs, device_);
+  Values out;
+  {
+    const ReadLog log(plan->placeholders());
+    Scope scope(*this);
+    scope.names_.insert(plan->stand_ins().begin(), plan->stand_ins().end());
+    out = scope.run_nodes(model_.graph);
+    scope.names_.clear();  // values that live on would be kept up to date with what has run
+    if (!plan->keep(out, log)) {
+      realize(out, plan->placeholders());
+      return out;
+    }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    plans_.push_front(plan);
+    if (plans_.size() > kMaxPlans) plans_.pop_back();
+  }
+  return plan->run(inputs);
 }
 
 const Value* Scope::find(const std::string& name) const {

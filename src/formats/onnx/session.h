@@ -1,8 +1,11 @@
 // A model that is ready to run.
 #pragma once
-#include "formats/onnx/value.h"
+#include "formats/onnx/plan.h"
 
+#include <list>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -10,14 +13,22 @@ namespace lathe::onnx {
 
 using Names = std::unordered_map<std::string, Value>;
 
-// Ops of the model, functions and inner graphs included, that are not supported; sorted.
-std::vector<std::string> unsupported_ops(const Model& model);
+// An op and the nodes of a model that use it, functions and inner graphs included.
+struct OpUse {
+  std::string op;                  // "domain.Name", or "Name" in the default domain
+  std::vector<std::string> nodes;  // their names, or the first output of one without
+  std::string to_string() const;   // "Name (2 nodes: `a`, `b`)"
+};
+std::vector<OpUse> unsupported_ops(const Model& model);  // sorted by name, as the next
+// Ops whose graphs depend on values, or give other values in every run: a model that computes the values they
+// look at from its inputs is built anew in every run.
+std::vector<OpUse> value_dependent_ops(const Model& model);
 // The graph's inputs without those that have an initializer.
 std::vector<ValueInfo> required_inputs(const Model& model);
 
-// Runs a model: the graph of tensors is built anew for the inputs of every run, so their sizes may change
-// from run to run and control flow follows their values; schedules and kernels come from the caches where a
-// graph of the same form ran before.
+// Runs a model. For inputs of new types and shapes it becomes a graph of tensors, which is kept: the next run
+// on such inputs only replays it. A graph that depends on the values of inputs (control flow, sizes) is kept
+// for these values where they are a few numbers, and otherwise built anew in every run. Thread-safe.
 class Session {
  public:
   // UserError that lists every op of the model which is not supported. Values that follow from the model
@@ -35,17 +46,23 @@ class Session {
 
   // The outputs in the order of the graph, realised. ValueError for an input that is missing or unknown,
   // TypeError for one of another element type or shape.
-  Values run(const std::map<std::string, Value>& inputs) const;
+  Values run(const Inputs& inputs) const;
+  // How many graphs are kept.
+  size_t plans() const;
 
  private:
   friend class Scope;
-  void read_constants(const Graph& graph);
+  void check(const Inputs& inputs) const;
+  std::shared_ptr<Plan> plan_for(const Inputs& inputs) const;
+  void read_constants(const Graph& graph, DataFiles& files);
   void fold_constants();
 
   Model model_;
   std::string device_;
   std::map<std::pair<std::string, std::string>, const Function*> functions_;  // by domain and name
   std::unordered_map<const Graph*, Names> constants_;
+  mutable std::mutex mutex_;                        // guards plans_
+  mutable std::list<std::shared_ptr<Plan>> plans_;  // the last used first
 };
 
 // The names that are visible at one place of a running graph.
@@ -53,7 +70,7 @@ class Scope {
  public:
   explicit Scope(const Session& session) : Scope(session, session.model_.opsets, nullptr) {}
 
-  const std::string& folder() const { return session_.model_.folder; }
+  DataFiles files() const { return DataFiles(session_.model_.folder, session_.model_.file); }
   // Runs a graph that stands in an attribute; it sees the names of this scope. ValueError when the number of
   // inputs is another than the graph's.
   Values run(const Graph& graph, const Values& inputs);

@@ -2,6 +2,7 @@
 // numbers: a kernel for each would cost a thousand times more than the numbers are worth, and the graph
 // around them can only be built once they are known.
 #include "engine/realize.h"
+#include "formats/onnx/read_log.h"
 #include "formats/onnx/value.h"
 #include "uop/eval.h"
 
@@ -75,6 +76,7 @@ size_t value_sources(const UOp& u) {
 std::optional<Elements> from_memory(const UOp& buffer, size_t n) {
   const auto& store = buffer.param().store;
   if (!store || !store->storage) return std::nullopt;
+  ReadLog::note_elements(buffer);
   const auto width = static_cast<size_t>(item_size(buffer.dtype()));
   std::vector<std::byte> raw(n * width);
   read_buffer(buffer, raw.data(), raw.size());

@@ -1,5 +1,9 @@
 #include "formats/onnx/value.h"
 
+#include "engine/realize.h"
+#include "runtime/device.h"
+#include "tensor/place.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +55,7 @@ std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, E
 }
 
 // The part of another file that holds the elements.
-std::vector<std::byte> read_external(const TensorData& data, const std::string& folder) {
+std::span<const std::byte> external_elements(const TensorData& data, const MappedFile& file) {
   const auto number = [&](const char* key, uint64_t otherwise) {
     const auto it = data.external.find(key);
     if (it == data.external.end()) return otherwise;
@@ -60,21 +64,28 @@ std::vector<std::byte> read_external(const TensorData& data, const std::string& 
       value_error("tensor `{}`: the {} `{}` of its external data is no number", data.name, key, it->second);
     return static_cast<uint64_t>(std::stoull(it->second));
   };
-  const auto location = data.external.find("location");
-  if (location == data.external.end()) value_error("tensor `{}`: external data without location", data.name);
-  const std::filesystem::path relative = std::filesystem::path(location->second).lexically_normal();
-  if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
-    value_error("tensor `{}`: external data `{}` is outside of the model's folder", data.name,
-                location->second);
-  const MappedFile file((std::filesystem::path(folder) / relative).string());
   const int bits = element_info(data.type)->bits;
   const auto needed = static_cast<uint64_t>((data.count() * bits + 7) / 8);
   const uint64_t offset = number("offset", 0), length = number("length", needed);
   if (length != needed || offset > file.size() || length > file.size() - offset)
     value_error("tensor `{}` needs {} bytes; its external data is {} bytes from {} of the {} bytes of {}",
                 data.name, needed, length, offset, file.size(), file.path());
-  const auto part = file.bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
-  return {part.begin(), part.end()};
+  return file.bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
+}
+
+// Copying less than this costs less than the pages that it would keep.
+constexpr size_t kMinMapped = 1 << 14;
+
+Tensor stored_tensor(std::span<const std::byte> bytes, const std::shared_ptr<const MappedFile>& file,
+                     const Shape& shape, DType dtype, const std::string& device) {
+  const bool is_aligned =
+      reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<size_t>(item_size(dtype)) == 0;
+  const std::string where = place(device);
+  if (!file || bytes.size() < kMinMapped || !is_aligned ||
+      !lathe::device(where).memory().allocator().is_host_visible())
+    return Tensor::from_bytes(bytes, shape, dtype, where);
+  // Nothing writes to the memory of a constant.
+  return Tensor(buffer_over(const_cast<std::byte*>(bytes.data()), shape, dtype, where, file));
 }
 
 }  // namespace
@@ -110,30 +121,48 @@ std::vector<int64_t> sizes_of(const Tensor& t) {
 
 Shape to_shape(const std::vector<int64_t>& sizes) { return Shape(sizes.begin(), sizes.end()); }
 
-Value to_value(const TensorData& data, const std::string& folder, const std::string& device) {
+std::shared_ptr<const MappedFile> DataFiles::external(const TensorData& data) {
+  const auto location = data.external.find("location");
+  if (location == data.external.end()) value_error("tensor `{}`: external data without location", data.name);
+  const std::filesystem::path relative = std::filesystem::path(location->second).lexically_normal();
+  if (relative.empty() || relative.is_absolute() || *relative.begin() == "..")
+    value_error("tensor `{}`: external data `{}` is outside of the model's folder", data.name,
+                location->second);
+  auto& file = others_[relative.string()];
+  if (!file) file = std::make_shared<const MappedFile>((std::filesystem::path(folder_) / relative).string());
+  return file;
+}
+
+Value to_value(const TensorData& data) {
+  DataFiles none;
+  return to_value(data, none);
+}
+
+Value to_value(const TensorData& data, DataFiles& files, const std::string& device) {
   if (data.type == ElementType::String) return Strings{data.dims, data.strings};
   const ElementInfo& info = *element_info(data.type);
-  const std::vector<std::byte> external =
-      data.external.empty() ? std::vector<std::byte>() : read_external(data, folder);
-  std::span<const std::byte> bytes = data.external.empty() ? data.elements() : std::span(external);
+  auto file = data.external.empty() ? files.own() : files.external(data);
+  std::span<const std::byte> bytes = data.external.empty() ? data.elements() : external_elements(data, *file);
   std::vector<std::byte> wide;
   if (info.bits < 8 || data.type == ElementType::Float8E8M0) {
     wide = widen(bytes, data.count(), data.type);
     bytes = wide;
   }
+  // Bytes that were put together here are in no file.
+  if (!wide.empty() || (data.external.empty() && !data.typed.empty())) file = nullptr;
   const Shape shape = to_shape(data.dims);
   if (data.count() == 1 && info.bits >= 8) {
     uint64_t bits = 0;
     std::memcpy(&bits, bytes.data(), bytes.size());
     return {Tensor::constant_of(shape, decode(bits, info.dtype), info.dtype), data.type};
   }
-  return {Tensor::from_bytes(bytes, shape, info.dtype, device), data.type};
+  return {stored_tensor(bytes, file, shape, info.dtype, device), data.type};
 }
 
-Value to_value(const SparseData& data, const std::string& folder, const std::string& device) {
-  const Value values = to_value(data.values, folder, device);
+Value to_value(const SparseData& data, DataFiles& files, const std::string& device) {
+  const Value values = to_value(data.values, files, device);
   if (!values.is_tensor()) type_error("sparse tensor `{}` of strings", data.values.name);
-  const std::vector<int64_t> at = integers(to_value(data.indices, folder, device).tensor());
+  const std::vector<int64_t> at = integers(to_value(data.indices, files, device).tensor());
   const std::vector<Scalar> stored = elements(values.tensor());
   // Dense, it stands on the host for a while: what a model of any use stores this way is small.
   constexpr int64_t kMaxDense = int64_t{1} << 24;
@@ -160,16 +189,17 @@ Value to_value(const SparseData& data, const std::string& folder, const std::str
   return {from_elements(dense, to_shape(data.dims), values.tensor().dtype(), device), values.type()};
 }
 
-Value to_value(const NestedTensors& data, const std::string& device) {
+Value to_value(const NestedTensors& data) {
   Values items;
-  for (const TensorData& t : data.tensors) items.push_back(to_value(t, "", device));
-  for (const NestedTensors& n : data.nested) items.push_back(to_value(n, device));
+  for (const TensorData& t : data.tensors) items.push_back(to_value(t));
+  for (const NestedTensors& n : data.nested) items.push_back(to_value(n));
   if (data.is_sequence) return Value::sequence(std::move(items));
   return items.empty() ? Value() : items[0];
 }
 
 std::vector<Scalar> elements(const Tensor& t) {
   if (auto small = small_elements(t)) return std::move(*small);
+  ReadLog::note_run(t.uop());
   const DType d = strong(t.dtype());
   const std::vector<std::byte> raw = t.bytes();
   const auto width = static_cast<size_t>(item_size(d));
@@ -188,6 +218,14 @@ std::vector<int64_t> integers(const Tensor& t) {
   for (const Scalar& v : elements(t)) out.push_back(v.as_i64());
   return out;
 }
+
+Tensor along(const Tensor& list, int64_t axis, int64_t rank) {
+  Shape to(static_cast<size_t>(rank), SInt(1));
+  to.at(static_cast<size_t>(axis < 0 ? axis + rank : axis)) = list.numel();
+  return list.reshape(to);
+}
+
+Tensor positions(int64_t n) { return Tensor::arange(0, n, 1, {DType::Int64}); }
 
 Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
                      const std::string& device) {

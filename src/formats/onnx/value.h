@@ -1,6 +1,7 @@
 // What flows along the edges of an ONNX graph.
 #pragma once
 #include "formats/onnx/model.h"
+#include "formats/onnx/read_log.h"
 #include "tensor/tensor.h"
 
 #include <memory>
@@ -61,10 +62,29 @@ class Value {
 std::vector<int64_t> sizes_of(const Tensor& t);  // RuntimeError for a symbolic shape
 Shape to_shape(const std::vector<int64_t>& sizes);
 
-// The value of stored data. `folder` is where external files lie; they may not be outside of it.
-Value to_value(const TensorData& data, const std::string& folder = "", const std::string& device = "");
-Value to_value(const SparseData& data, const std::string& folder = "", const std::string& device = "");
-Value to_value(const NestedTensors& data, const std::string& device = "");
+// The files that the tensors of a model lie in: its own, if any, and those of external data, each mapped
+// once.
+class DataFiles {
+ public:
+  explicit DataFiles(std::string folder = "", std::shared_ptr<const MappedFile> own = nullptr)
+      : folder_(std::move(folder)), own_(std::move(own)) {}
+  // The file below the folder that has the tensor's external data. ValueError when its location leads
+  // elsewhere.
+  std::shared_ptr<const MappedFile> external(const TensorData& data);
+  const std::shared_ptr<const MappedFile>& own() const { return own_; }
+
+ private:
+  std::string folder_;
+  std::shared_ptr<const MappedFile> own_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> others_;
+};
+
+// The value of stored data. Large tensors in files are used where they are mapped, on devices that share the
+// memory of this process; others are copied.
+Value to_value(const TensorData& data, DataFiles& files, const std::string& device = "");
+Value to_value(const TensorData& data);
+Value to_value(const SparseData& data, DataFiles& files, const std::string& device = "");
+Value to_value(const NestedTensors& data);
 
 // The elements in row-major order, computed on the host without running a kernel; none when the graph reads
 // memory that is not there yet, or when it is more than a few thousand elements of work.
@@ -72,6 +92,14 @@ std::optional<std::vector<Scalar>> small_elements(const Tensor& t);
 // The same, by running the graph where it has to.
 std::vector<Scalar> elements(const Tensor& t);
 std::vector<int64_t> integers(const Tensor& t);
+template <class E>
+std::vector<E> numbers(const Tensor& t) {
+  ReadLog::note_run(t.uop());
+  return t.to_vector<E>();
+}
+// A list as axis `axis` of a tensor of `rank` axes, the others of size 1.
+Tensor along(const Tensor& list, int64_t axis, int64_t rank);
+Tensor positions(int64_t n);  // 0 … n-1, int64
 // A tensor of these elements; one repeated value becomes a constant without memory.
 Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
                      const std::string& device = "");

@@ -15,7 +15,9 @@ Window window_of(const Call& c, const std::vector<int64_t>& spatial, std::vector
 
 std::vector<int64_t> spatial_of(const Tensor& x);  // the sizes behind batch and channel
 
-// Conv on other tensors than the inputs.
+// Conv, AveragePool and Gemm on other tensors than the inputs.
 Tensor convolve(const Call& c, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias);
+Tensor average_pool(const Call& c, const Tensor& x);
+Tensor gemm(const Call& c, Tensor a, Tensor b, const std::optional<Tensor>& bias);
 
 }  // namespace lathe::onnx
