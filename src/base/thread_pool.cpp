@@ -66,6 +66,8 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : workers_) worker->thread.join();
 }
 
+bool ThreadPool::is_inside() const { return t_inside == this; }
+
 void ThreadPool::grow(int size) {
   if (size <= this->size() || t_inside == this) return;
   std::lock_guard lock(run_mutex_);
@@ -146,6 +148,17 @@ void ThreadPool::run(int n, FunctionRef<void(int worker)> f) {
     error = std::exchange(error_, nullptr);
   }
   if (error) std::rethrow_exception(error);
+}
+
+void MeetingPoint::wait() {
+  const int round = round_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.store(round + 1, std::memory_order_release);
+    round_.notify_all();
+  } else if (!spin_until([&] { return round_.load(std::memory_order_acquire) != round; })) {
+    round_.wait(round, std::memory_order_acquire);
+  }
 }
 
 int cpu_count() {

@@ -28,6 +28,8 @@ class ThreadPool {
   void run(int n, FunctionRef<void(int worker)> f);
 
   int size() const { return size_.load(std::memory_order_acquire); }
+  // Whether this thread runs some f now.
+  bool is_inside() const;
   // No effect when the pool is already that large, or from inside f.
   void grow(int size);
 
@@ -51,6 +53,19 @@ class ThreadPool {
   std::mutex error_mutex_;
   std::exception_ptr error_;
   int error_index_ = 0;
+};
+
+// Where `n` threads wait for each other, as often as they like: by spinning as long as a pool does, then
+// asleep. What one did before it came is seen by all afterwards.
+class MeetingPoint {
+ public:
+  explicit MeetingPoint(int n) : n_(n) {}
+  void wait();
+
+ private:
+  const int n_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<int> round_{0};
 };
 
 // Cores this process may use, or CPU_COUNT when that is set.

@@ -1,6 +1,7 @@
 #include "base/knobs.h"
 #include "base/thread_pool.h"
 
+#include <array>
 #include <chrono>
 #include <set>
 #include <stdexcept>
@@ -86,11 +87,34 @@ TEST_CASE("the error of the lowest index is rethrown after all have run") {
   CHECK(counts_after(pool, 3) == std::vector<int>(3, 1));
 }
 
+TEST_CASE("threads that meet see what all did before") {
+  ThreadPool pool(3);
+  for (int round = 0; round < 3; round++) {
+    MeetingPoint meeting(3);
+    std::array<int, 3> steps{};
+    std::atomic<int> wrong{0};
+    pool.run(3, [&](int me) {
+      for (int step = 1; step <= 1000; step++) {
+        // One that is far behind the others finds them asleep.
+        if (round == 2 && me == 0 && step % 250 == 0)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        steps[static_cast<std::size_t>(me)] = step;
+        meeting.wait();
+        for (int s : steps) wrong += s != step;
+        meeting.wait();
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("a nested run goes on inline") {
+  CHECK(!thread_pool().is_inside());
   ThreadPool pool(3);
   std::atomic<int> total{0};
   std::atomic<int> elsewhere{0};
   pool.run(3, [&](int) {
+    if (!pool.is_inside()) elsewhere++;
     auto self = std::this_thread::get_id();
     pool.run(5, [&](int) {
       total++;
