@@ -1,20 +1,29 @@
 #include "engine/counters.h"
 
+#include "runtime/allocator.h"
+
 #include <mutex>
 
 namespace lathe {
 namespace {
 std::mutex mutex;
 Counters totals;
+uint64_t allocations_before = 0;
 }  // namespace
 
 Counters counters() {
   std::lock_guard lock(mutex);
-  return totals;
+  Counters out = totals;
+  out.allocations = allocation_count() - allocations_before;
+  out.memory = memory_used();
+  out.peak_memory = peak_memory_used();
+  return out;
 }
 void reset_counters() {
   std::lock_guard lock(mutex);
   totals = {};
+  allocations_before = allocation_count();
+  reset_peak_memory_used();
 }
 void count(FunctionRef<void(Counters&)> change) {
   std::lock_guard lock(mutex);

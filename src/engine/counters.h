@@ -1,4 +1,4 @@
-// What ran so far in this process.
+// What ran in this process since the last reset.
 #pragma once
 #include "base/function_ref.h"
 
@@ -12,7 +12,10 @@ struct Counters {
   uint64_t schedules = 0;
   double flops = 0;
   double bytes = 0;
-  double seconds = 0;  // spent in kernels
+  double seconds = 0;        // spent in kernels
+  uint64_t allocations = 0;  // buffers that asked for memory, whether a pool had kept some or not
+  int64_t memory = 0;        // bytes in buffers now; no reset changes it
+  int64_t peak_memory = 0;   // the most there were
 };
 Counters counters();
 void reset_counters();

@@ -93,6 +93,8 @@ Schedule instantiate(const Template& t, const Structure& s) {
   Schedule out = t.schedule;
   for (ScheduledKernel& k : out.kernels)
     for (UOp& b : k.buffers) b = buffers.at(b);
+  for (Arena& a : out.arenas)
+    for (Arena::Place& p : a.places) p.buffer = buffers.at(p.buffer);
   for (size_t i = 0; i < t.from.size(); i++) {
     auto& [from, to] = out.becomes[i];
     from = s.order[t.from[i]];

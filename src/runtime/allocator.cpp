@@ -19,6 +19,7 @@ constexpr size_t kMapUnit = 64 << 10;          // a multiple of every page size 
 
 std::atomic<int64_t> g_used{0};
 std::atomic<int64_t> g_peak{0};
+std::atomic<uint64_t> g_allocations{0};
 
 void count(int64_t bytes) {
   const int64_t now = g_used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -68,6 +69,8 @@ int64_t keep_limit() {
 int64_t memory_used() { return g_used.load(std::memory_order_relaxed); }
 int64_t peak_memory_used() { return g_peak.load(std::memory_order_relaxed); }
 void reset_peak_memory_used() { g_peak.store(memory_used(), std::memory_order_relaxed); }
+
+uint64_t allocation_count() { return g_allocations.load(std::memory_order_relaxed); }
 
 void* HostAllocator::allocate(size_t bytes) {
   if (bytes >= kHugePage) return allocate_huge(bytes);
@@ -136,6 +139,7 @@ void* MemoryPool::acquire(size_t bytes) {
     device_error("Allocation of {:.2f} MB failed on {}. Used: {:.2f} MB", static_cast<double>(bytes) / 1e6,
                  device_, static_cast<double>(used()) / 1e6);
   used_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
   count(static_cast<int64_t>(bytes));
   return handle;
 }

@@ -81,5 +81,7 @@ class MemoryPool {
 int64_t memory_used();
 int64_t peak_memory_used();
 void reset_peak_memory_used();
+// How often a buffer asked a pool of any device for memory.
+uint64_t allocation_count();
 
 }  // namespace lathe

@@ -65,6 +65,7 @@ void* Buffer::data() const {
 
 void Buffer::copy_in(std::span<const std::byte> from) {
   CHECK(from.size() == bytes_, "{} bytes for a buffer of {}", from.size(), bytes_);
+  mark_written();
   device_->memory().allocator().copy_in(handle(), offset_, from);
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -34,6 +35,7 @@ class Buffer : public Storage {
   const Buffer& base() const { return base_ ? *base_ : *this; }
   size_t offset() const { return offset_; }
   bool is_view() const { return base_ != nullptr; }
+  bool is_external() const { return is_external_; }
 
   bool is_allocated() const {
     return base_ ? base_->is_allocated() : handle_.load(std::memory_order_acquire) != nullptr;
@@ -43,6 +45,11 @@ class Buffer : public Storage {
   void* handle() const;
   // The first byte, for the host; allocates. A UserError on devices whose memory the host does not see.
   void* data() const;
+
+  // How often the base's memory was written, as far as those who write say so: what is computed from it is
+  // still right as long as this stays. The owner of external memory says nothing.
+  uint64_t version() const { return base().version_.load(std::memory_order_relaxed); }
+  void mark_written() { base().version_.fetch_add(1, std::memory_order_relaxed); }
 
   // Exactly size() bytes.
   void copy_in(std::span<const std::byte> from);
@@ -57,6 +64,7 @@ class Buffer : public Storage {
   size_t offset_ = 0;
   std::shared_ptr<Buffer> base_;
   mutable std::atomic<void*> handle_{nullptr};
+  mutable std::atomic<uint64_t> version_{0};
   bool is_external_ = false;
   std::shared_ptr<const void> owner_;
 };

@@ -35,6 +35,16 @@ bool needs_kernel(const UOp& base) {
   return base.op() != Op::Buffer && base.op() != Op::Param && base.op() != Op::Const;
 }
 
+// What neither the graph knows nor anything becomes.
+std::vector<Arena> plan_inner_buffers(const Schedule& schedule, const UOp& graph) {
+  std::unordered_set<const Node*> outside;
+  for (const UOp& u : toposort(graph)) outside.insert(u.node());
+  for (const auto& [from, to] : schedule.becomes) outside.insert(strip_states(to).node());
+  std::vector<const std::vector<UOp>*> steps;
+  for (const ScheduledKernel& k : schedule.kernels) steps.push_back(&k.buffers);
+  return plan_arenas(steps, [&](const UOp& b) { return b.op() == Op::Buffer && !outside.count(b.node()); });
+}
+
 }  // namespace
 
 Schedule make_schedule(std::span<const UOp> roots) {
@@ -67,6 +77,7 @@ Schedule make_schedule(std::span<const UOp> roots) {
     const UOp now = it == draft.memory.end() ? p : substitute(p, {{base, it->second}});
     if (!(now == wanted.nodes[i])) out.becomes.emplace_back(wanted.nodes[i], now);
   }
+  out.arenas = plan_inner_buffers(out, given);
   return out;
 }
 

@@ -1,5 +1,6 @@
 // From a tensor graph to an ordered list of kernels.
 #pragma once
+#include "schedule/memory_plan.h"
 #include "uop/uop.h"
 
 #include <optional>
@@ -18,7 +19,8 @@ struct ScheduledKernel {
 struct Schedule {
   std::vector<ScheduledKernel> kernels;  // in an order that respects every read and write
   std::vector<std::pair<UOp, UOp>>
-      becomes;  // computed node → the (view of a) Buffer that holds it from now on
+      becomes;                // computed node → the (view of a) Buffer that holds it from now on
+  std::vector<Arena> arenas;  // for the Buffers that only the kernels use
 };
 
 // Schedules everything the roots need. Roots are tensor graphs; views of Buffers need nothing. Errors:

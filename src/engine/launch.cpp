@@ -1,0 +1,91 @@
+#include "engine/launch.h"
+
+#include "base/knobs.h"
+#include "base/log.h"
+#include "engine/counters.h"
+#include "schedule/memory_plan.h"
+
+#include <algorithm>
+
+namespace lathe {
+namespace {
+
+void show_launch(const std::string& device_name, const CompiledKernel& k, double seconds, uint64_t number) {
+  const double giga = 1e-9 / std::max(seconds, 1e-12);
+  debug_line("{:>5} {:<8} {} {:10.2f} us {:9.2f} GFLOP/s {:8.2f} GB/s", number, device_name,
+             k.colored_name + std::string(k.name.size() < 40 ? 40 - k.name.size() : 0, ' '), seconds * 1e6,
+             k.work.flops * giga, k.work.bytes * giga);
+}
+
+}  // namespace
+
+Launch make_launch(const ScheduledKernel& k) {
+  Launch out{nullptr, k.buffers, 0, &device(k.device)};
+  if (k.is_copy()) return out;
+  out.kernel = compile_kernel(k.body, *out.device);
+  out.buffers.clear();
+  for (size_t i = 0; i < out.kernel->slots.size(); i++) {
+    const int slot = out.kernel->slots[i];
+    if (slot == 0) out.written = i;
+    out.buffers.push_back(k.buffers[static_cast<size_t>(slot)]);
+  }
+  return out;
+}
+
+void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars) {
+  const bool shown = knob(Knob::DEBUG) >= 2;
+  memory[launch.written]->mark_written();
+  if (!launch.kernel) {
+    copy_bytes(*memory[0], *memory[1]);
+    if (shown)
+      debug_line("      {:<8} copy {} bytes from {}", launch.device->name(), memory[1]->size(),
+                 memory[1]->device().name());
+    return;
+  }
+  const CompiledKernel& k = *launch.kernel;
+  const double seconds = k.program->run(memory, vars, k.n_cores, shown);
+  uint64_t number = 0;
+  count([&](Counters& c) {
+    number = ++c.kernels;
+    c.flops += k.work.flops;
+    c.bytes += k.work.bytes;
+    c.seconds += seconds;
+  });
+  if (shown) show_launch(launch.device->name(), k, seconds, number);
+}
+
+void run_launch(const Launch& launch) {
+  SmallVec<std::shared_ptr<Buffer>, 8> held;
+  SmallVec<Buffer*, 8> memory;
+  for (const UOp& b : launch.buffers) {
+    held.push_back(memory_of(b));
+    memory.push_back(held.back().get());
+  }
+  run_step(launch, {memory.data(), memory.size()}, {});
+}
+
+std::shared_ptr<Buffer> memory_of(const UOp& buffer) {
+  auto& storage = buffer.param().store->storage;
+  if (!storage) storage = Buffer::make(device(buffer.param().device), storage_bytes(buffer));
+  return std::static_pointer_cast<Buffer>(storage);
+}
+
+std::vector<std::shared_ptr<Buffer>> make_arena(const Arena& arena) {
+  const auto limit = static_cast<size_t>(std::max(0, knob(Knob::MAX_BUFFER_SIZE)));
+  const bool is_shared = !knob(Knob::NO_MEMORY_PLANNER) && (limit == 0 || arena.bytes <= limit);
+  Device& dev = device(arena.device);
+  const std::shared_ptr<Buffer> whole = is_shared ? Buffer::make(dev, arena.bytes) : nullptr;
+  std::vector<std::shared_ptr<Buffer>> out;
+  for (const auto& [buffer, offset] : arena.places) {
+    const size_t bytes = storage_bytes(buffer);
+    out.push_back(is_shared ? Buffer::view(whole, offset, bytes) : Buffer::make(dev, bytes));
+  }
+  return out;
+}
+
+std::unique_lock<std::mutex> lock_engine() {
+  static std::mutex mutex;
+  return std::unique_lock(mutex);
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// Kernels and copies that are ready to run.
+#pragma once
+#include "engine/compile.h"
+#include "runtime/buffer.h"
+#include "schedule/schedule.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace lathe {
+
+struct Launch {
+  std::shared_ptr<const CompiledKernel> kernel;  // null: a copy
+  std::vector<UOp> buffers;                      // Buffers, as the program takes them. A copy: {to, from}
+  size_t written = 0;                            // position of the one that is written
+  Device* device = nullptr;
+};
+// Compiles where needed.
+Launch make_launch(const ScheduledKernel& k);
+// Runs it over the memory of its buffers, which is made where there is none, and counts it.
+void run_launch(const Launch& launch);
+// A copy, or a kernel that reports its time with DEBUG=2, over other memory.
+void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars);
+
+// What a Buffer node stands for; made where there is nothing yet.
+std::shared_ptr<Buffer> memory_of(const UOp& buffer);
+// Memory for the buffers of an arena, in its order: one piece, or one each with NO_MEMORY_PLANNER and where
+// the arena would be larger than a buffer may be.
+std::vector<std::shared_ptr<Buffer>> make_arena(const Arena& arena);
+
+// Held while kernels are scheduled, recorded or run: the order of writes to memory is the order of calls.
+std::unique_lock<std::mutex> lock_engine();
+
+}  // namespace lathe
