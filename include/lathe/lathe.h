@@ -23,6 +23,7 @@
 #include "nn/state.h"
 #include "nn/training.h"
 #include "runtime/device.h"
+#include "tensor/jit.h"
 #include "tensor/tensor.h"
 
 // The library's own assertion. Its name is left to the program, and to the program's test framework.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/counters.h"
 #include "engine/launch.h"
+#include "engine/recording.h"
 #include "engine/schedule_cache.h"
 #include "runtime/buffer.h"
 #include "schedule/memory_plan.h"
@@ -41,11 +42,15 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   if (knob(Knob::DEBUG) >= 1 && !schedule.kernels.empty())
     debug_line("scheduled {} kernels in {:.2f} ms{}", schedule.kernels.size(), (now_seconds() - start) * 1e3,
                schedule_cache_hit() ? "" : ", cache miss");
-  place(schedule.arenas);
-  schedule.arenas.clear();
-  for (ScheduledKernel& k : schedule.kernels) {
-    run_launch(make_launch(k));
-    k = {};  // the last reader of an intermediate buffer frees it
+  if (Recording* recording = Recording::open()) {
+    recording->add(schedule.kernels);
+  } else {
+    place(schedule.arenas);
+    schedule.arenas.clear();
+    for (ScheduledKernel& k : schedule.kernels) {
+      run_launch(make_launch(k));
+      k = {};  // the last reader of an intermediate buffer frees it
+    }
   }
   std::vector<Becomes> out;
   for (auto& [from, to] : schedule.becomes) out.push_back({std::move(from), std::move(to)});
@@ -76,6 +81,8 @@ void lend_memory(const UOp& buffer, const std::optional<UOp>& value) {
 }
 
 void read_buffer(const UOp& value, void* out, size_t bytes) {
+  if (Recording::open())
+    user_runtime_error("cannot access tensor data during JIT capture, the value will be baked in");
   CHECK(bytes == storage_bytes(value), "reading {} bytes of {}", bytes, to_string(value.shape()));
   if (const auto memory = memory_of_value(value)) memory->copy_out({static_cast<std::byte*>(out), bytes});
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <numbers>
+#include <utility>
 
 namespace lathe {
 namespace {
@@ -28,30 +29,44 @@ constexpr std::array<uint32_t, 64> kSha256Rounds = {
 constexpr int64_t kMaxWords = 0xffffffff;
 
 // The generator of one device: its key, and how many words were drawn. The counter lives in memory and every
-// draw writes it in the graph, so that a captured graph draws new numbers on every replay.
+// draw writes it in the graph, so that a captured graph draws new numbers on every replay. Both stay where
+// they are when the seed changes, for the same reason.
 struct Generator {
   Tensor key, counter;
+  bool is_numbered = true;  // by the order of first use since the seed was set
 };
 struct Generators {
   std::mutex mutex;
   uint32_t seed = static_cast<uint32_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  uint32_t numbered = 0;
   std::map<std::string, Generator> by_device;
+
+  Tensor key(uint32_t number, const std::string& device) const {
+    const uint64_t words = static_cast<uint64_t>(seed) << 32 | device_key(number);
+    return Tensor::from(std::vector<uint64_t>{words}, {DType::UInt64, device});
+  }
 };
 Generators& generators() {
   static auto* const all = new Generators;
   return *all;
 }
 
+Tensor zero_words(const std::string& device) {
+  return Tensor::from(std::vector<uint64_t>{0}, {DType::UInt64, device});
+}
+
 Generator& generator_of(Generators& all, const std::string& device) {
   const auto found = all.by_device.find(device);
-  if (found != all.by_device.end()) return found->second;
-  const uint64_t key =
-      static_cast<uint64_t>(all.seed) << 32 | device_key(static_cast<uint32_t>(all.by_device.size()));
-  const TensorOptions options{DType::UInt64, device};
-  return all.by_device
-      .emplace(device, Generator{Tensor::from(std::vector<uint64_t>{key}, options),
-                                 Tensor::from(std::vector<uint64_t>{0}, options)})
-      .first->second;
+  if (found == all.by_device.end()) {
+    Generator made{all.key(all.numbered++, device), zero_words(device)};
+    return all.by_device.emplace(device, std::move(made)).first->second;
+  }
+  Generator& g = found->second;
+  if (!std::exchange(g.is_numbered, true)) {
+    const uint32_t number = all.numbered++;
+    if (number > 0) g.key.assign(all.key(number, device));
+  }
+  return g;
 }
 
 Tensor low_word(const Tensor& x) { return x.bitwise_and(Tensor(int64_t{0xffffffff})).cast(DType::UInt32); }
@@ -157,7 +172,15 @@ void Tensor::manual_seed(uint32_t seed) {
   Generators& all = generators();
   std::lock_guard lock(all.mutex);
   all.seed = seed;
-  all.by_device.clear();
+  all.numbered = 0;
+  std::vector<Tensor> memory;
+  for (auto& [device, g] : all.by_device) {
+    g.is_numbered = false;
+    g.key.assign(all.key(0, device));
+    g.counter.assign(zero_words(device));
+    memory.insert(memory.end(), {g.key, g.counter});
+  }
+  realize(memory);
 }
 
 Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {

@@ -1,6 +1,8 @@
 // Running graphs, reading values, writing to memory.
 #include "engine/realize.h"
 
+#include "engine/recording.h"
+#include "tensor/pending.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
 #include "tensor/state.h"
@@ -16,13 +18,6 @@ namespace lathe {
 namespace {
 
 using States = std::vector<std::shared_ptr<TensorState>>;
-
-// Constants have no device and weak values no storage: nothing to run. A view of memory is there already.
-bool needs_run(const UOp& u) {
-  if (u.device().empty() || is_weak(u.dtype())) return false;
-  const Op base = view_base(u).op();
-  return base != Op::Buffer && base != Op::Param;
-}
 
 void replace_in(const States& states, const std::vector<std::pair<UOp, UOp>>& map) {
   if (map.empty() || states.empty()) return;
@@ -71,7 +66,7 @@ States pending_readers(const States& live, const Writes& writes) {
   States candidates;
   std::vector<UOp> nodes;
   for (const auto& s : live) {
-    if (!needs_run(s->uop)) continue;
+    if (s->is_stale || !is_lazy(s->uop)) continue;
     candidates.push_back(s);
     nodes.push_back(s->uop);
   }
@@ -109,22 +104,6 @@ std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live
   return roots;
 }
 
-void run(std::vector<UOp> roots) {
-  std::vector<UOp> needed;
-  for (UOp& r : roots)
-    if (needs_run(r) && std::find(needed.begin(), needed.end(), r) == needed.end())
-      needed.push_back(std::move(r));
-  if (needed.empty()) return;
-  const States live = LiveTensors::instance().all();
-  needed = with_pending_readers(std::move(needed), live);
-  std::vector<std::pair<UOp, UOp>> map;
-  for (Becomes& b : lathe::realize(needed)) map.emplace_back(std::move(b.from), std::move(b.to));
-  States lazy;
-  for (const auto& s : live)
-    if (view_base(s->uop).op() != Op::Buffer) lazy.push_back(s);
-  replace_in(lazy, map);
-}
-
 // A value without elements is a constant: there is nothing to compute and no memory to hold it.
 UOp filled_if_empty(UOp u) {
   for (const SInt& d : u.shape())
@@ -135,6 +114,59 @@ UOp filled_if_empty(UOp u) {
 }
 
 }  // namespace
+
+void run(std::vector<UOp> roots) {
+  std::vector<UOp> needed;
+  for (UOp& r : roots)
+    if (is_lazy(r) && std::find(needed.begin(), needed.end(), r) == needed.end())
+      needed.push_back(std::move(r));
+  if (needed.empty()) return;
+  // What was lazy before a recording began is no part of it, unless it is asked for by itself.
+  const Recording* recording = Recording::open();
+  const auto is_outside = [&](const auto& s) { return recording && s->lazy_number <= recording->mark(); };
+  States live = LiveTensors::instance().all();
+  States readers;
+  std::ranges::copy_if(live, std::back_inserter(readers), [&](const auto& s) { return !is_outside(s); });
+  needed = with_pending_readers(std::move(needed), readers);
+  std::vector<std::pair<UOp, UOp>> map;
+  for (Becomes& b : lathe::realize(needed)) map.emplace_back(std::move(b.from), std::move(b.to));
+  std::unordered_set<const Node*> realised;
+  for (const auto& [from, to] : map) realised.insert(from.node());
+  std::erase_if(live, [&](const auto& s) {
+    const UOp base = view_base(s->uop);
+    return base.op() == Op::Buffer || (is_outside(s) && !realised.count(base.node()));
+  });
+  replace_in(live, map);
+}
+
+void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t after, uint64_t until) {
+  const States lazy = LiveTensors::instance().lazy(after, until);
+  std::vector<UOp> nodes, roots;
+  for (const auto& s : lazy) nodes.push_back(s->uop);
+  std::unordered_set<const Node*> waiting;
+  for (const UOp& u : toposort(sink(nodes))) {
+    const bool writes = u.op() == Op::After && is_storage(u) && used.count(storage_root(u).node());
+    if (writes || written.count(u.node()) ||
+        std::ranges::any_of(u.srcs(), [&](const UOp& s) { return waiting.count(s.node()) != 0; }))
+      waiting.insert(u.node());
+  }
+  for (const auto& s : lazy) {
+    if (!waiting.count(s->uop.node())) continue;
+    if (s->is_gradient)
+      s->is_stale = true;
+    else
+      roots.push_back(s->uop);
+  }
+  run(std::move(roots));
+}
+
+std::vector<UOp> pending_writes(uint64_t after) {
+  std::vector<UOp> nodes, out;
+  for (const auto& s : LiveTensors::instance().lazy(after)) nodes.push_back(s->uop);
+  for (const UOp& u : toposort(sink(nodes)))
+    if (u.op() == Op::After && is_storage(u)) out.push_back(u);
+  return out;
+}
 
 Tensor::Tensor() : Tensor(Scalar(0.0)) {}
 Tensor::Tensor(const Scalar& v) : Tensor(constant(v)) {}

@@ -1,5 +1,6 @@
 #include "tensor/state.h"
 
+#include "tensor/promote.h"
 #include "tensor/view.h"
 
 namespace lathe {
@@ -15,12 +16,19 @@ void TensorState::stale_error() {
       "gradient");
 }
 
+bool is_lazy(const UOp& u) {
+  if (u.device().empty() || is_weak(u.dtype())) return false;
+  const Op base = view_base(u).op();
+  return base != Op::Buffer && base != Op::Param;
+}
+
 LiveTensors& LiveTensors::instance() {
   static auto* const live = new LiveTensors;  // leaked: tensors may be static objects
   return *live;
 }
 
 void LiveTensors::index(TensorState& state) {
+  if (is_lazy(state.uop)) state.lazy_number = ++last_lazy_number_;
   const UOp base = view_base(state.uop);
   if (!is_storage(base)) return;
   state.indexed_ = base.node();
@@ -81,6 +89,20 @@ std::vector<std::shared_ptr<TensorState>> LiveTensors::views_of(const UOp& stora
   for (auto it = begin; it != end; ++it)
     if (auto owner = it->second->weak_from_this().lock()) out.push_back(std::move(owner));
   return out;
+}
+
+std::vector<std::shared_ptr<TensorState>> LiveTensors::lazy(uint64_t after, uint64_t until) {
+  std::vector<std::shared_ptr<TensorState>> out;
+  std::lock_guard lock(mutex_);
+  for (TensorState* s = first_; s; s = s->next_)
+    if (s->lazy_number > after && s->lazy_number <= until && !s->is_stale && is_lazy(s->uop))
+      if (auto owner = s->weak_from_this().lock()) out.push_back(std::move(owner));
+  return out;
+}
+
+uint64_t LiveTensors::last_lazy_number() {
+  std::lock_guard lock(mutex_);
+  return last_lazy_number_;
 }
 
 size_t LiveTensors::count() {

@@ -2,6 +2,7 @@
 #pragma once
 #include "tensor/tensor.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,7 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   bool is_param = true;
   bool is_gradient = false;  // held in some tensor's `grad`
   bool is_stale = false;     // an expression whose input was overwritten before it ran
+  uint64_t lazy_number = 0;  // grows with every lazy value that a tensor takes; 0 where it never took one
 
  private:
   friend class LiveTensors;
@@ -37,6 +39,10 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   TensorState* next_ = nullptr;
   const Node* indexed_ = nullptr;  // the storage this is a view of
 };
+
+// Whether a kernel has to run before the value is in memory. Constants have no device and weak values no
+// storage: nothing to run. A view of memory is there already.
+bool is_lazy(const UOp& u);
 
 // All live states, and which of them are views of which storage. One mutex guards both.
 class LiveTensors {
@@ -48,6 +54,9 @@ class LiveTensors {
   std::vector<std::shared_ptr<TensorState>> all();
   std::vector<std::shared_ptr<TensorState>> views_of(const UOp& storage);
   size_t count();
+  // The lazy states whose number is in (after, until], stale ones left out.
+  std::vector<std::shared_ptr<TensorState>> lazy(uint64_t after, uint64_t until = UINT64_MAX);
+  uint64_t last_lazy_number();
 
  private:
   void index(TensorState& state);
@@ -56,6 +65,7 @@ class LiveTensors {
   std::mutex mutex_;
   TensorState* first_ = nullptr;
   size_t count_ = 0;
+  uint64_t last_lazy_number_ = 0;
   std::unordered_multimap<const Node*, TensorState*> by_storage_;
 };
 

@@ -1,0 +1,240 @@
+#include "engine/graph.h"
+
+#include "base/knobs.h"
+#include "engine/counters.h"
+
+#include <algorithm>
+
+namespace lathe {
+namespace {
+
+const UOp& written_by(const Launch& l) { return l.buffers[l.written]; }
+
+}  // namespace
+
+Graph::Graph(const Recording& recording, std::span<const UOp> inputs, std::vector<UOp>& results,
+             const Nodes& held) {
+  std::vector<Launch> launches = recording.launches();
+  restore_host_data(recording, launches, held);
+  Nodes written;
+  for (const Launch& l : launches) written.insert(written_by(l).node());
+  for (const UOp& b : inputs) writes_inputs_ = writes_inputs_ || written.count(b.node());
+  // Nodes without memory stand for what is bound: a graph keeps no memory of a call alive.
+  std::unordered_map<const Node*, UOp> bound;
+  const auto bind = [&](const UOp& b, std::vector<UOp>& list) {
+    const auto [it, is_new] = bound.emplace(b.node(), UOp());
+    if (is_new) list.push_back(it->second = new_buffer(b.shape(), b.dtype(), b.device()));
+    return is_new;
+  };
+  for (const UOp& b : inputs) bind(b, inputs_);
+  std::erase_if(results, [&](const UOp& b) {
+    return !recording.made(b) || !written.count(b.node()) || !bind(b, results_);
+  });
+  for (Launch& l : launches)
+    for (UOp& b : l.buffers)
+      if (const auto it = bound.find(b.node()); it != bound.end()) b = it->second;
+
+  Nodes varying;
+  for (const auto& [from, to] : bound) varying.insert(to.node());
+  for (const Launch& l : launches) {
+    for (const UOp& b : l.buffers)
+      // Who owns memory of the caller may change it at any time.
+      if (b.param().store->storage && memory_of(b)->is_external()) varying.insert(b.node());
+    const UOp& b = written_by(l);
+    if (!recording.made(b) || held.count(b.node())) varying.insert(b.node());
+  }
+  add_steps(std::move(launches), std::move(varying));
+  place_buffers(recording, held);
+  make_segments();
+}
+
+// What the recording took from the host and then wrote to starts every run as it was.
+void Graph::restore_host_data(const Recording& recording, std::vector<Launch>& launches,
+                              const Nodes& held) const {
+  std::vector<Launch> copies;
+  Nodes seen;
+  for (const Launch& l : launches) {
+    const UOp& b = written_by(l);
+    auto& storage = b.param().store->storage;
+    if (!recording.made(b) || held.count(b.node()) || !storage || !seen.insert(b.node()).second) continue;
+    if (memory_of(b)->is_external()) continue;
+    const UOp original = new_buffer(b.shape(), b.dtype(), b.device());
+    original.param().store->storage = std::move(storage);
+    copies.push_back({nullptr, {b, original}, 0, l.device});
+  }
+  launches.insert(launches.begin(), std::move_iterator(copies.begin()), std::move_iterator(copies.end()));
+}
+
+// Splits the launches into those that run once and the steps of each run.
+void Graph::add_steps(std::vector<Launch> launches, Nodes varying) {
+  const auto varies = [&](const Launch& l) {
+    return std::ranges::any_of(l.buffers, [&](const UOp& b) { return varying.count(b.node()) != 0; });
+  };
+  // A later kernel may write to what an earlier one makes, so that this one has to run again, too.
+  for (size_t before = 0; before != varying.size();) {
+    before = varying.size();
+    for (const Launch& l : launches)
+      if (varies(l)) varying.insert(written_by(l).node());
+  }
+  for (Launch& l : launches) {
+    if (!varies(l)) {
+      once_.push_back(std::move(l));
+      continue;
+    }
+    for (size_t i = 0; i < l.buffers.size(); i++)
+      positions_[l.buffers[i].node()].push_back(arguments_.size() + i);
+    const size_t n_vars = l.kernel ? l.kernel->variables.size() : 0, first = arguments_.size();
+    arguments_.resize(first + l.buffers.size());
+    steps_.push_back({std::move(l), first, vars_.size()});
+    vars_.resize(vars_.size() + n_vars);
+  }
+  pointers_.resize(arguments_.size());
+}
+
+void Graph::place_buffers(const Recording& recording, const Nodes& held) {
+  Nodes bound, once, made_once, seen;
+  for (const UOp& b : inputs_) bound.insert(b.node());
+  for (const UOp& b : results_) bound.insert(b.node());
+  for (const Launch& l : once_) made_once.insert(written_by(l).node());
+  for (const Launch& l : once_)
+    for (const UOp& b : l.buffers) {
+      if (!once.insert(b.node()).second) continue;
+      const bool is_inner = !positions_.count(b.node());
+      if (!made_once.count(b.node())) once_reads_.emplace_back(memory_of(b), 0);
+      if (is_inner) (made_once.count(b.node()) ? once_inner_ : fixed_).push_back(b);
+    }
+  const auto is_fixed = [&](const UOp& b) {
+    return !recording.made(b) || held.count(b.node()) || once.count(b.node()) || b.param().store->storage;
+  };
+  std::vector<const std::vector<UOp>*> uses;
+  for (const Step& s : steps_) {
+    uses.push_back(&s.launch.buffers);
+    for (const UOp& b : s.launch.buffers)
+      if (!bound.count(b.node()) && seen.insert(b.node()).second && is_fixed(b)) fixed_.push_back(b);
+  }
+  Nodes planned = seen;
+  for (const UOp& b : fixed_) planned.erase(b.node());
+  arenas_ = plan_arenas(uses, [&](const UOp& b) { return planned.count(b.node()) != 0; });
+  for (const Step& s : steps_) {
+    const UOp& out = written_by(s.launch);
+    if (!planned.count(out.node()) && written_.insert(out.node()).second)
+      written_at_.push_back(s.arguments + s.launch.written);
+  }
+  for (const UOp& b : fixed_) {
+    const auto& memory = fixed_memory_.emplace_back(memory_of(b));
+    if (written_.count(b.node())) written_memory_.insert(&memory->base());
+    if (const auto at = positions_.find(b.node()); at != positions_.end())
+      for (size_t position : at->second) set_argument(position, *memory);
+  }
+}
+
+void Graph::make_segments() {
+  // Names for pieces of memory that are apart: arenas, and all else by itself.
+  std::unordered_map<const Node*, MemoryUse> place;
+  for (const Arena& a : arenas_)
+    for (const auto& [b, offset] : a.places) place[b.node()] = {&a, offset, offset + storage_bytes(b), false};
+  for (size_t i = 0; i < fixed_.size(); i++) {
+    const Buffer& m = *fixed_memory_[i];
+    place[fixed_[i].node()] = {&m.base(), m.offset(), m.offset() + m.size(), false};
+  }
+  for (size_t i = 0; i < steps_.size(); i++) {
+    const Launch& l = steps_[i].launch;
+    const HostEntry entry = l.kernel ? l.kernel->program->host_entry() : nullptr;
+    if (segments_.empty() || segments_.back().region.has_value() != (entry != nullptr))
+      segments_.push_back({i, entry ? std::optional<Region>(Region()) : std::nullopt, {}});
+    if (!entry) continue;
+    std::vector<MemoryUse> uses;
+    for (const UOp& b : l.buffers) {
+      uses.push_back(place.try_emplace(b.node(), MemoryUse{b.node(), 0, 1, false}).first->second);
+      uses.back().is_written = b == written_by(l);
+    }
+    const Estimate& work = l.kernel->work;
+    segments_.back().region->add(entry, l.kernel->n_cores, steps_[i].arguments, steps_[i].vars,
+                                 std::max(work.flops, work.bytes / 8), uses);
+    segments_.back().work.flops += work.flops;
+    segments_.back().work.bytes += work.bytes;
+  }
+}
+
+void Graph::set_argument(size_t at, Buffer& memory) {
+  arguments_[at] = &memory;
+  if (memory.device().memory().allocator().is_host_visible()) pointers_[at] = memory.data();
+}
+
+void Graph::compute_constants() {
+  const auto is_old = [](const auto& read) { return read.first->version() == read.second; };
+  if (is_computed_ && std::ranges::all_of(once_reads_, is_old)) return;
+  for (const Launch& l : once_) run_launch(l);
+  for (auto& [memory, version] : once_reads_) version = memory->version();
+  for (const UOp& b : once_inner_) b.param().store->storage = nullptr;
+  is_computed_ = true;
+}
+
+// The memory of an input, or a copy of it where runs write to it.
+std::shared_ptr<Buffer> Graph::apart(const std::shared_ptr<Buffer>& input) const {
+  if (!written_memory_.count(&input->base())) return input;
+  if (writes_inputs_)
+    user_runtime_error("an input is memory that the captured function writes by another name: use .clone()");
+  auto copy = Buffer::make(input->device(), input->size());
+  copy_bytes(*copy, *input);
+  return copy;
+}
+
+void Graph::run(std::span<const std::shared_ptr<Buffer>> memory) {
+  const auto lock = lock_engine();
+  CHECK(memory.size() == inputs_.size() + results_.size(), "{} buffers for {} inputs and {} results",
+        memory.size(), inputs_.size(), results_.size());
+  std::vector<std::shared_ptr<Buffer>> copies;
+  for (size_t i = 0; i < memory.size(); i++) {
+    const bool is_input = i < inputs_.size();
+    const auto at = positions_.find((is_input ? inputs_[i] : results_[i - inputs_.size()]).node());
+    if (at == positions_.end()) continue;
+    const std::shared_ptr<Buffer> bound = is_input ? apart(memory[i]) : memory[i];
+    if (bound != memory[i]) copies.push_back(bound);
+    for (size_t position : at->second) set_argument(position, *bound);
+  }
+  compute_constants();
+  if (arena_memory_.empty())
+    for (const Arena& a : arenas_) {
+      const auto buffers = make_arena(a);
+      for (size_t i = 0; i < buffers.size(); i++)
+        for (size_t at : positions_.at(a.places[i].buffer.node())) set_argument(at, *buffers[i]);
+      arena_memory_.insert(arena_memory_.end(), buffers.begin(), buffers.end());
+    }
+  for (size_t at : written_at_) arguments_[at]->mark_written();
+  for (size_t i = 0; i < segments_.size(); i++) run_segment(i);
+}
+
+void Graph::run_segment(size_t i) {
+  const Segment& segment = segments_[i];
+  const size_t end = i + 1 < segments_.size() ? segments_[i + 1].begin : steps_.size();
+  if (segment.region && knob(Knob::DEBUG) < 2) {
+    segment.region->run(pointers_.data(), vars_.data());
+    count([&](Counters& c) {
+      c.kernels += end - segment.begin;
+      c.flops += segment.work.flops;
+      c.bytes += segment.work.bytes;
+    });
+    return;
+  }
+  for (size_t s = segment.begin; s < end; s++) {
+    const Step& step = steps_[s];
+    const size_t n_vars = step.launch.kernel ? step.launch.kernel->variables.size() : 0;
+    run_step(step.launch, {arguments_.data() + step.arguments, step.launch.buffers.size()},
+             {vars_.data() + step.vars, n_vars});
+  }
+}
+
+std::string Graph::summary() const {
+  size_t separate = 0, together = 0, meetings = 0;
+  for (const Arena& a : arenas_) separate += a.separate_bytes, together += a.bytes;
+  for (const Segment& s : segments_) meetings += s.region ? s.region->n_meetings() : 0;
+  return fmt::format(
+      "{} kernels, {} more run once; {} inputs, {} results; {:.2f} MB of intermediates in {:.2f} MB; threads "
+      "meet "
+      "{} times",
+      steps_.size(), once_.size(), inputs_.size(), results_.size(), static_cast<double>(separate) * 1e-6,
+      static_cast<double>(together) * 1e-6, meetings);
+}
+
+}  // namespace lathe

@@ -1,0 +1,30 @@
+#include "engine/recording.h"
+
+namespace lathe {
+namespace {
+thread_local Recording* t_open = nullptr;
+}  // namespace
+
+Recording* Recording::open() { return t_open; }
+
+Recording::Recording(uint64_t mark) : mark_(mark), start_(new_buffer({1}, DType::UInt8, "").param().slot) {
+  CHECK(!t_open, "a recording within another");
+  t_open = this;
+}
+
+void Recording::close() {
+  if (t_open == this) t_open = nullptr;
+}
+
+void Recording::add(std::span<const ScheduledKernel> kernels) {
+  std::vector<Launch> launches;  // all or nothing: what comes to be known as realised is recorded
+  for (const ScheduledKernel& k : kernels) launches.push_back(make_launch(k));
+  std::ranges::move(launches, std::back_inserter(launches_));
+}
+
+void Recording::run() const {
+  const auto lock = lock_engine();
+  for (const Launch& l : launches_) run_launch(l);
+}
+
+}  // namespace lathe

@@ -1,0 +1,206 @@
+#include "tensor/jit.h"
+
+#include "base/knobs.h"
+#include "base/log.h"
+#include "engine/graph.h"
+#include "tensor/pending.h"
+#include "tensor/promote.h"
+#include "tensor/state.h"
+#include "tensor/view.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace lathe {
+namespace {
+
+UOp memory_below(const Tensor& t) { return view_base(t.uop()); }
+
+// Realised inputs, each over memory of its own.
+void check_inputs(const std::vector<Tensor>& inputs) {
+  std::unordered_map<const Node*, size_t> seen;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (memory_below(inputs[i]).op() != Op::Buffer)
+      user_runtime_error("JIT inputs must be real buffers; input {} of shape {} has no memory, use .clone()",
+                         i, to_string(inputs[i].shape()));
+    const auto [first, is_new] = seen.emplace(memory_below(inputs[i]).node(), i);
+    if (!is_new)
+      user_runtime_error("duplicate inputs to JIT: inputs {} and {} share memory, use .clone()",
+                         first->second, i);
+  }
+}
+
+// A view with a Param instead of its memory.
+UOp signature(const Tensor& t, size_t i) {
+  const UOp base = memory_below(t);
+  return substitute(t.uop(), {{base, param(static_cast<int>(i), base.shape(), base.dtype(), base.device())}});
+}
+
+// "(8, 4) Shrink from (2, 0) to (4, 4) Permute to (4, 4)"
+std::string view_text(const UOp& view) {
+  std::string out;
+  for (UOp u = view; u.n_srcs() > 0 && u.op() != Op::Buffer; u = u.src(0)) {
+    const std::string from = u.op() == Op::Shrink ? " from " + to_string(shape_from_node(u.src(1))) : "";
+    out = fmt::format(" {}{} to {}{}", op_name(u.op()), from, to_string(u.shape()), out);
+  }
+  return to_string(view_base(view).shape()) + out;
+}
+
+void check_signature(const Tensor& t, const UOp& expected, size_t i) {
+  const UOp& u = t.uop();
+  const auto refuse = [&](std::string_view what, const std::string& got, const std::string& wanted) {
+    user_runtime_error("args mismatch in JIT: input {} has {} {}, it was captured with {}", i, what, got,
+                       wanted);
+  };
+  if (!(u.shape() == expected.shape())) refuse("shape", to_string(u.shape()), to_string(expected.shape()));
+  if (u.dtype() != expected.dtype()) refuse("dtype", dtype_text(u.dtype()), dtype_text(expected.dtype()));
+  if (u.device() != expected.device()) refuse("device", u.device(), expected.device());
+  if (u.op() == Op::Buffer ? expected.op() != Op::Param : !(signature(t, i) == expected))
+    refuse("the view", view_text(u), view_text(expected) + "; clone() makes a whole of it");
+}
+
+// Buffers that something other than `but` looks at.
+MemoryNodes looked_at(const std::vector<Tensor>& but) {
+  MemoryNodes out;
+  std::vector<UOp> nodes;
+  for (const auto& s : LiveTensors::instance().all())
+    if (!s->is_stale && std::ranges::none_of(but, [&](const Tensor& t) { return TensorState::of(t) == s; }))
+      nodes.push_back(s->uop);
+  for (const UOp& u : toposort(sink(nodes)))
+    if (u.op() == Op::Buffer) out.insert(u.node());
+  return out;
+}
+
+// Runs what was lazy before the recording and reads memory that it writes.
+void run_older_readers(const Recording& recording) {
+  MemoryNodes written;
+  for (const Launch& l : recording.launches())
+    if (!recording.made(l.buffers[l.written])) written.insert(l.buffers[l.written].node());
+  run_pending({}, written, 0, recording.mark());
+}
+
+}  // namespace
+
+struct JitState::Captured {
+  std::vector<UOp> inputs, outputs;  // over Params: inputs, then what the graph makes
+  Graph graph;
+  std::vector<std::shared_ptr<Buffer>> results;  // of the last call
+  MemoryNodes used, written;                     // of what stays from call to call
+  uint64_t checked;                              // lazy values up to this number do not concern the graph
+};
+
+JitState::JitState() = default;
+JitState::~JitState() = default;
+JitState::JitState(JitState&&) noexcept = default;
+JitState& JitState::operator=(JitState&&) noexcept = default;
+
+std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inputs,
+                                                  FunctionRef<std::vector<Tensor>()> function) {
+  if (!knob(Knob::JIT) || Recording::open()) {
+    function();
+    return std::nullopt;
+  }
+  Tensor::realize(inputs);
+  check_inputs(inputs);
+  if (captured_) return replay(inputs);
+  if (has_run_)
+    capture(inputs, function);
+  else
+    Tensor::realize(function());
+  has_run_ = true;
+  return std::nullopt;
+}
+
+void JitState::capture(const std::vector<Tensor>& inputs, FunctionRef<std::vector<Tensor>()> function) {
+  run(pending_writes(0));
+  LiveTensors& live = LiveTensors::instance();
+  Recording recording(live.last_lazy_number());
+  std::vector<Tensor> outputs;
+  try {
+    outputs = function();
+    std::vector<UOp> roots = pending_writes(recording.mark());
+    for (const Tensor& t : outputs) roots.push_back(t.uop());
+    run(std::move(roots));
+    if (recording.launches().empty() && outputs.empty())
+      user_runtime_error(
+          "didn't JIT anything! No kernel ran: return what the function computes, or realize it");
+  } catch (...) {
+    recording.close();
+    run_older_readers(recording);
+    recording.run();
+    throw;
+  }
+  recording.close();
+
+  std::vector<UOp> bases, results;
+  for (const Tensor& t : inputs) bases.push_back(memory_below(t));
+  for (const Tensor& t : outputs)
+    if (memory_below(t).op() == Op::Buffer) results.push_back(memory_below(t));
+  Captured c{{}, {}, Graph(recording, bases, results, looked_at(outputs)), {}, {}, {}, 0};
+  std::vector<std::pair<UOp, UOp>> params;
+  bases.insert(bases.end(), results.begin(), results.end());
+  for (size_t i = 0; i < bases.size(); i++)
+    params.emplace_back(bases[i],
+                        param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()));
+  for (size_t i = 0; i < inputs.size(); i++) c.inputs.push_back(signature(inputs[i], i));
+  for (const Tensor& t : outputs) c.outputs.push_back(substitute(t.uop(), params));
+  for (const UOp& b : c.graph.fixed()) {
+    c.used.insert(b.node());
+    if (c.graph.writes(b)) c.written.insert(b.node());
+  }
+  if (knob(Knob::DEBUG) >= 1) debug_line("captured {}", c.graph.summary());
+  run_older_readers(recording);
+  std::vector<std::shared_ptr<Buffer>> memory;
+  for (const UOp& b : bases) memory.push_back(memory_of(b));
+  c.graph.run(memory);
+  c.results.assign(memory.begin() + static_cast<std::ptrdiff_t>(inputs.size()), memory.end());
+  captured_ = std::make_unique<Captured>(std::move(c));
+}
+
+std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs) {
+  Captured& c = *captured_;
+  if (inputs.size() != c.inputs.size())
+    user_runtime_error("args mismatch in JIT: {} tensors, it was captured with {}", inputs.size(),
+                       c.inputs.size());
+  std::vector<std::shared_ptr<Buffer>> memory;
+  std::vector<UOp> bases;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    check_signature(inputs[i], c.inputs[i], i);
+    bases.push_back(memory_below(inputs[i]));
+    memory.push_back(memory_of(bases.back()));
+  }
+  const uint64_t newest = LiveTensors::instance().last_lazy_number();
+  if (c.graph.writes_inputs()) {
+    MemoryNodes written = c.written;
+    for (const UOp& b : bases) written.insert(b.node());
+    run_pending(c.used, written, 0, newest);
+  } else if (newest > c.checked) {
+    run_pending(c.used, c.written, c.checked, newest);
+  }
+  c.checked = newest;
+  for (size_t i = 0; i < c.results.size(); i++) {
+    std::shared_ptr<Buffer>& m = c.results[i];
+    if (m.use_count() > 1) m = Buffer::make(m->device(), m->size());
+    std::atomic_thread_fence(std::memory_order_acquire);  // after what other threads did with it
+    const UOp& like = c.graph.results()[i];
+    bases.push_back(new_buffer(like.shape(), like.dtype(), like.device()));
+    bases.back().param().store->storage = m;
+    memory.push_back(m);
+  }
+  c.graph.run(memory);
+
+  std::vector<std::pair<UOp, UOp>> params;
+  for (size_t i = 0; i < bases.size(); i++)
+    params.emplace_back(param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()),
+                        bases[i]);
+  std::vector<Tensor> out;
+  for (const UOp& o : c.outputs) out.emplace_back(substitute(o, params));
+  return out;
+}
+
+void JitState::reset() { *this = JitState(); }
+void JitState::free_intermediates() {
+  if (captured_) captured_->graph.free_intermediates();
+}
+
+}  // namespace lathe

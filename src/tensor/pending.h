@@ -1,0 +1,24 @@
+// Running what is lazy.
+#pragma once
+#include "uop/uop.h"
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+namespace lathe {
+
+using MemoryNodes = std::unordered_set<const Node*>;  // Buffers
+
+// Makes the roots real, and before memory is written all that still reads it as it was. A recording that is
+// open (engine/recording.h; its mark is a lazy number) gets the kernels.
+void run(std::vector<UOp> roots);
+
+// For kernels that no graph shows, before they run: what waits to write memory that they use or to read
+// memory that they write, among the values with a lazy number in (after, until].
+void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t after, uint64_t until);
+
+// The assignments that wait below lazy values with a higher number.
+std::vector<UOp> pending_writes(uint64_t after);
+
+}  // namespace lathe
