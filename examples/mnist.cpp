@@ -39,30 +39,25 @@ struct Net {
   }
 };
 
-void train_epoch(const Net& net, nn::Optimizer& optimizer, const nn::ImageSet& set, int64_t steps,
-                 uint64_t seed) {
+// `step` takes images and labels of a batch, learns from them and returns the loss.
+void train_epoch(auto& step, const nn::ImageSet& set, int64_t steps, uint64_t seed) {
   nn::TrainingScope training;
   lathe::Progress progress("training", steps);
   const std::vector<int64_t> order = nn::permutation(set.size(), seed);
   const nn::ImageSet shown = nn::jittered(set, kMoved, seed);
-  for (int64_t step = 0; step < steps; step++) {
-    const auto which =
-        std::span(order).subspan(static_cast<size_t>(step * kBatch), static_cast<size_t>(kBatch));
-    optimizer.zero_grad();
-    const Tensor loss =
-        net(shown.image_tensor(which)).sparse_categorical_crossentropy(shown.label_tensor(which));
-    loss.backward();
-    optimizer.step(std::vector{loss});
-    progress.update(step + 1, "loss " + std::to_string(loss.item<float>()));
+  for (int64_t i = 0; i < steps; i++) {
+    const auto which = std::span(order).subspan(static_cast<size_t>(i * kBatch), static_cast<size_t>(kBatch));
+    const Tensor loss = step(shown.image_tensor(which), shown.label_tensor(which));
+    progress.update(i + 1, "loss " + std::to_string(loss.item<float>()));
   }
 }
 
-double accuracy(const Net& net, const nn::ImageSet& set) {
+double accuracy(auto& predict, const nn::ImageSet& set) {
   int64_t right = 0;
   const std::vector<int64_t> all = nn::permutation(set.size(), 0);
   for (int64_t at = 0; at + kBatch <= set.size(); at += kBatch) {
     const auto which = std::span(all).subspan(static_cast<size_t>(at), static_cast<size_t>(kBatch));
-    const std::vector<int32_t> predicted = net(set.image_tensor(which)).argmax(-1).to_vector<int32_t>();
+    const std::vector<int32_t> predicted = predict(set.image_tensor(which)).template to_vector<int32_t>();
     for (size_t i = 0; i < predicted.size(); i++)
       right += predicted[i] == set.labels[static_cast<size_t>(which[i])];
   }
@@ -78,19 +73,27 @@ int mnist(const example::Options& options) {
   const Net net;
   Tensor::realize(nn::parameters(net));
   nn::AdamW adam(nn::parameters(net), {.lr = kRate, .weight_decay = 0.02});
+  auto step = lathe::jit([&](const Tensor& images, const Tensor& labels) {
+    adam.zero_grad();
+    const Tensor loss = net(images).sparse_categorical_crossentropy(labels);
+    loss.backward();
+    adam.step(std::vector{loss});
+    return loss;
+  });
+  auto predict = lathe::jit([&](const Tensor& images) { return net(images).argmax(-1); });
   const int64_t epochs = is_short ? 1 : options.number("--epochs", 5);
   const int64_t steps = is_short ? 60 : mnist.train.size() / kBatch;
   const nn::LrSchedule rate = nn::linear_lr(kRate, 0, std::max<int64_t>(epochs, 1));
   for (int64_t epoch = 0; epoch < epochs; epoch++) {
     adam.set_lr(rate(epoch));
     const double start = lathe::now_seconds();
-    train_epoch(net, adam, mnist.train, steps, static_cast<uint64_t>(epoch + 1));
+    train_epoch(step, mnist.train, steps, static_cast<uint64_t>(epoch + 1));
     const double seconds = lathe::now_seconds() - start;
     std::printf("epoch %d: %.1f s, held-out accuracy %.2f %%\n", static_cast<int>(epoch + 1), seconds,
-                100 * accuracy(net, mnist.test));
+                100 * accuracy(predict, mnist.test));
     std::fflush(stdout);
   }
-  const bool is_right = accuracy(net, mnist.test) > (epochs < 5 ? 0.85 : 0.985);
+  const bool is_right = accuracy(predict, mnist.test) > (epochs < 5 ? 0.85 : 0.985);
   return example::expect(is_right, "the accuracy is what so many epochs reach") ? 0 : 1;
 }
 

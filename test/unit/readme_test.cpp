@@ -38,6 +38,16 @@ TEST_CASE("README.md states what examples/quickstart.cpp prints") {
       test::contains(source("README.md"), "It prints `" + text.substr(at, text.find('\n', at) - at) + "`."));
 }
 
+TEST_CASE("the captured step in README.md is that of examples/mnist.cpp") {
+  const std::string readme = source("README.md");
+  const size_t begin = readme.find("auto step = "), end = readme.find("```", begin);
+  REQUIRE(begin < end);
+  std::istringstream in(readme.substr(begin, end - begin));
+  std::string inside;
+  for (std::string line; std::getline(in, line);) inside += "  " + line + "\n";
+  CHECK(test::contains(source("examples/mnist.cpp"), inside));
+}
+
 TEST_CASE("the knobs in README.md are those of the program") {
   std::istringstream in(knobs_help());
   std::string table;

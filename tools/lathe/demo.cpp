@@ -10,6 +10,7 @@
 #include "nn/optimizer.h"
 #include "nn/state.h"
 #include "nn/training.h"
+#include "tensor/jit.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -66,24 +67,20 @@ int64_t count_right(const std::vector<float>& logits, const nn::ImageSet& set,
   return right;
 }
 
-// One epoch; `report` hears of each step: its number, the mean loss and the part of right answers so far.
-template <class F>
-void train_epoch(const DigitNet& net, nn::Optimizer& optimizer, const nn::ImageSet& set, uint64_t seed,
-                 F&& report) {
-  // Every batch has the same size, so that its kernels are made once; each order leaves out other images.
+// One epoch of `learn`, which takes images and labels and returns loss and logits; `report` hears of each
+// step: its number, the mean loss and the part of right answers so far.
+template <class L, class F>
+void train_epoch(L& learn, const nn::ImageSet& set, uint64_t seed, F&& report) {
+  // Every batch has the same size, so that the step is captured once; each order leaves out other images.
   const std::vector<int64_t> order = nn::permutation(set.size(), seed);
   const nn::ImageSet shown = nn::jittered(set, kMoved, seed);
   double loss_sum = 0, right = 0;
   for (int64_t step = 0; step < set.size() / kBatch; step++) {
     const auto which =
         std::span(order).subspan(static_cast<size_t>(step * kBatch), static_cast<size_t>(kBatch));
-    optimizer.zero_grad();
-    const Tensor logits = net(shown.image_tensor(which));
-    const Tensor loss = logits.sparse_categorical_crossentropy(shown.label_tensor(which));
-    loss.backward();
-    optimizer.step(std::vector{loss, logits});
-    loss_sum += loss.item<float>();
-    right += static_cast<double>(count_right(logits.to_vector<float>(), shown, which));
+    const auto [loss, logits] = learn(shown.image_tensor(which), shown.label_tensor(which));
+    loss_sum += loss.template item<float>();
+    right += static_cast<double>(count_right(logits.template to_vector<float>(), shown, which));
     const double done = static_cast<double>(step + 1);
     report(step, loss_sum / done, right / (done * static_cast<double>(kBatch)));
   }
@@ -92,6 +89,14 @@ void train_epoch(const DigitNet& net, nn::Optimizer& optimizer, const nn::ImageS
 void train(const DigitNet& net, const nn::ImageSet& set, const Options& options) {
   nn::TrainingScope training;
   nn::AdamW adam(nn::parameters(net), {.lr = options.learning_rate, .weight_decay = 0.02});
+  auto learn = jit([&](const Tensor& images, const Tensor& labels) {
+    adam.zero_grad();
+    const Tensor logits = net(images);
+    const Tensor loss = logits.sparse_categorical_crossentropy(labels);
+    loss.backward();
+    adam.step(std::vector{loss, logits});
+    return std::pair(loss, logits);
+  });
   const int64_t steps = set.size() / kBatch;
   Progress progress("training", options.epochs * steps);
   for (int epoch = 0; epoch < options.epochs; epoch++) {
@@ -99,7 +104,7 @@ void train(const DigitNet& net, const nn::ImageSet& set, const Options& options)
     const double left = 1 - static_cast<double>(epoch) / options.epochs;
     adam.lr.assign(
         Tensor::from<float>({static_cast<float>(options.learning_rate * std::min(1.0, 1.5 * left))}));
-    train_epoch(net, adam, set, options.seed + 1000u * static_cast<uint64_t>(epoch + 1),
+    train_epoch(learn, set, options.seed + 1000u * static_cast<uint64_t>(epoch + 1),
                 [&](int64_t step, double loss, double accuracy) {
                   progress.update(
                       epoch * steps + step + 1,
