@@ -80,10 +80,12 @@ UOp in_single(const Match& m) {
 }
 bool is_narrow(DType d) { return is_float(d) && bit_width(d) < 32; }
 
-// exp2(e * log2|b|) with the cases that IEEE 754 gives to pow.
+// |b|^e with the cases that IEEE 754 gives to pow.
 UOp pow_expression(const UOp& base, const UOp& exponent, Precision precision) {
   const UOp magnitude = where(less(base, 0.0), sub(num(base, 0.0), base), base);
-  const UOp power = exp2_expression(exponent * log2_expression(magnitude, precision), precision);
+  const UOp power = precision == Precision::Full
+                        ? power_expression(magnitude, exponent)
+                        : exp2_expression(exponent * log2_expression(magnitude, precision), precision);
   // 1^e is 1 and b^0 is 1, even for NaN and infinities.
   const UOp one = num(base, 1.0);
   const UOp positive = where(differs(magnitude, 1.0) & differs(exponent, 0.0), power, one);

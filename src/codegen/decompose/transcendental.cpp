@@ -36,6 +36,15 @@ constexpr double kLnDouble[] = {0.666666666666673416, 0.399999999994163678, 0.28
                                 0.147954763743322885};
 constexpr double kLnMedium[] = {0.666666656486425202, 0.40000334535442455, 0.285373469024172938,
                                 0.235814735360375727};
+// (3*atanh(s)/s - 3 - s^2) / s^4 as a polynomial in s^2, for the same s.
+constexpr double kLnExtended[] = {0.6,
+                                  0.4285714285714405,
+                                  0.3333333333248386,
+                                  0.272727275030814,
+                                  0.23076892444611202,
+                                  0.20002206995436506,
+                                  0.1755935572322456,
+                                  0.1758475524119861};
 
 struct FloatBits {
   DType bits;         // the integer type of the same width
@@ -75,11 +84,11 @@ UOp times_power_of_two(const UOp& power, const UOp& t, const FloatBits& f) {
 }  // namespace
 
 // x = n + fraction with n the nearest integer.
-UOp exp2_expression(const UOp& x, Precision precision) {
+UOp exp2_expression(const UOp& x, Precision precision, const UOp& tail) {
   const FloatBits& f = bits_of(x.dtype());
   const UOp y = clamped(x, f, 1);
   const double round = f.round + 2 * f.bias;
-  const UOp t = add(y, round), fraction = sub(y, sub(t, round));
+  const UOp t = add(y, round), rest = sub(y, sub(t, round)), fraction = tail ? rest + tail : rest;
   const UOp power = add(polynomial(fraction, exp2_coefficients(x.dtype(), precision)) * fraction, 1.0);
   return times_power_of_two(power, t, f);
 }
@@ -110,16 +119,28 @@ std::optional<double> exp_scale(const Scalar& factor, DType d) {
   return is_scale ? std::optional(scale) : std::nullopt;
 }
 
-// x = 2^e * m with m in [sqrt(1/2), sqrt(2)): log2(x) = e + log2(m), and no digits cancel between the two.
-UOp log2_expression(const UOp& x, Precision precision) {
+namespace {
+
+// x = 2^e * (1 + t) with 1 + t in [sqrt(1/2), sqrt(2)): log2(x) = e + log2(1 + t), and no digits cancel
+// between the two.
+struct Logarithm {
+  UOp e, t;
+};
+Logarithm split_logarithm(const UOp& x) {
   const FloatBits& f = bits_of(x.dtype());
   const UOp tiny = less(x, f.least);
   const UOp scaled = where(tiny, mul(x, std::ldexp(1.0, f.mantissa + 2)), x);
   const UOp bits = bitcast(scaled, f.bits);
   const UOp exponent = shr(sub(bits, Scalar(f.sqrt_half)), f.mantissa);
   const UOp t = sub(bitcast(sub(bits, shl(exponent, f.mantissa)), x.dtype()), 1.0);
-  const UOp e = cast(exponent, x.dtype()) + select(tiny, Scalar(-(f.mantissa + 2.0)), num(x, 0.0));
-  UOp tail;  // log2(m) - t
+  return {cast(exponent, x.dtype()) + select(tiny, Scalar(-(f.mantissa + 2.0)), num(x, 0.0)), t};
+}
+
+}  // namespace
+
+UOp log2_expression(const UOp& x, Precision precision) {
+  const auto [e, t] = split_logarithm(x);
+  UOp tail;  // log2(1 + t) - t
   if (x.dtype() == DType::Float32) {
     tail = polynomial(t, kLog2Single) * t;
   } else {
@@ -134,6 +155,57 @@ UOp log2_expression(const UOp& x, Precision precision) {
   const UOp result = e + (t + tail);
   const UOp not_positive = select(differs(x, 0.0), Scalar(std::nan("")), num(x, -kInfinity));
   return where(more(x, 0.0), where(less(x, kInfinity), result, x), not_positive);
+}
+
+namespace {
+
+// x without the lower half of its digits: the product of two such numbers is exact.
+UOp upper_half(const UOp& x) {
+  const FloatBits& f = bits_of(x.dtype());
+  return bitcast(bits_and(bitcast(x, f.bits), -(int64_t{1} << (f.mantissa + 2) / 2)), x.dtype());
+}
+
+// A sum with one and a half times the digits of a number; `head` has the upper half of them.
+struct Extended {
+  UOp head, tail;
+};
+
+// log2(x) for 0 < x < inf, as in fdlibm's e_pow.c: ln(1+t) = 2/3 s * (3 + s^2 + r) with s = t / (2+t).
+Extended extended_log2(const UOp& x) {
+  const auto [e, t] = split_logarithm(x);
+  constexpr double kFactor32[] = {0x1.ec600p-1, 0x1.09dc3a03fd74ap-13},
+                   kFactor64[] = {0x1.ec709d8000000p-1, 0x1.0e80ff5d27f05p-27};  // 2/3 / ln(2)
+  const auto& factor = x.dtype() == DType::Float32 ? kFactor32 : kFactor64;
+  const UOp divisor = add(t, 2.0), inverse = alu(Op::Reciprocal, {divisor}), s = t * inverse;
+  const UOp s_head = upper_half(s), divisor_head = upper_half(divisor);
+  const UOp divisor_tail = sub(t, add(divisor_head, -2.0));
+  const UOp s_tail = inverse * sub(sub(t, s_head * divisor_head), s_head * divisor_tail);
+  const UOp square = s * s, exact_square = s_head * s_head;
+  const UOp r = square * square * polynomial(square, kLnExtended) + s_tail * (s_head + s);
+  const UOp sum = upper_half(add(exact_square, 3.0) + r),
+            sum_tail = sub(r, sub(add(sum, -3.0), exact_square));
+  const UOp product = s_head * sum, product_tail = s_tail * sum + sum_tail * s;
+  const UOp ln = upper_half(product + product_tail), ln_tail = sub(product_tail, sub(ln, product));
+  const UOp log = mul(ln, factor[0]), log_tail = mul(ln, factor[1]) + mul(ln_tail, factor[0] + factor[1]);
+  const UOp head = upper_half(log + log_tail + e);
+  return {head, sub(log_tail, sub(sub(head, e), log))};
+}
+
+}  // namespace
+
+UOp power_expression(const UOp& base, const UOp& exponent) {
+  const auto [log, log_tail] = extended_log2(base);
+  // Beyond these every power is 0, 1 or infinite.
+  const double largest = base.dtype() == DType::Float32 ? 0x1p33 : 0x1p65;
+  const UOp e = at_least(at_most(exponent, largest), -largest), e_head = upper_half(e);
+  const UOp log_of_end = where(differs(base, 0.0), base, num(base, -kInfinity));  // of inf, NaN and 0
+  const UOp is_ordinary = more(base, 0.0) & less(base, kInfinity);
+  const UOp power = where(is_ordinary, e_head * log, e * log_of_end);
+  const double range = 2 * bits_of(base.dtype()).bias + 2;
+  const UOp is_in_range = is_ordinary & more(power, -range) & less(power, range);
+  const UOp rest = sub(e, e_head) * log + e * log_tail, sum = power + rest;
+  const UOp rounded_off = where(is_in_range, sub(rest, sub(sum, power)), num(base, 0.0));
+  return exp2_expression(where(is_in_range, sum, power), Precision::Full, rounded_off);
 }
 
 }  // namespace lathe

@@ -15,8 +15,8 @@ enum class Precision : uint8_t {
   Single,  // float64 in, relative error below 2^-37: enough for a result that is rounded to float32
 };
 
-// float32: 1.04 (with fma 0.9). float64: 1.2.
-UOp exp2_expression(const UOp& x, Precision precision = Precision::Full);
+// float32: 1.04 (with fma 0.9). float64: 1.2. Of x + tail, where `tail` is less than the last place of x.
+UOp exp2_expression(const UOp& x, Precision precision = Precision::Full, const UOp& tail = {});
 
 // e^(x * scale) for scale = ±2^k, as accurate as exp2 of an exact product; rounding that product first would
 // cost a place for every unit of its size. `exp_scale` is the scale for which exp2(x * factor) is that, with
@@ -26,6 +26,10 @@ std::optional<double> exp_scale(const Scalar& factor, DType d);
 
 // float32: 1.2. float64: 2.
 UOp log2_expression(const UOp& x, Precision precision = Precision::Full);
+
+// base^exponent for base >= 0, both of the same type: 1.5. NaN where base is 1 or exponent 0 and the other is
+// NaN or infinite.
+UOp power_expression(const UOp& base, const UOp& exponent);
 
 // The parts of sin: for angles that are not huge, infinities and NaN; for huge angles, whose reduction is
 // most of the work; and which of the two applies. float32: 1.5 (with fma 1.25). float64: 2, and 3 where |x| >
