@@ -164,7 +164,7 @@ using AxisSizes = std::map<std::string, int64_t>;
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::Mean;
   double label_smoothing = 0;
-  std::optional<int64_t> ignore_index = std::nullopt;
+  std::optional<int64_t> ignore_index = std::nullopt;  // targets of this class have no loss and do not count
 };
 
 struct AttentionOptions {

@@ -51,8 +51,9 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& target,
 Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& options) const {
   require_fraction(options.label_smoothing);
   const int axis = ndim() == 1 ? 0 : 1;
+  const bool are_classes = !(shape() == target.shape());
   Tensor y = target;
-  if (!(shape() == target.shape())) {
+  if (are_classes) {
     Shape without = shape();
     if (ndim() > 0) without.erase(without.begin() + axis);
     if (ndim() == 0 || !(without == target.shape()))
@@ -62,11 +63,17 @@ Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& op
   }
   const double s = options.label_smoothing;
   if (s != 0) y = y.mul(1 - s).add(s / static_cast<double>(size(axis).value()));
-  return log_softmax(axis).mul(y).sum(axis).neg().reduce_loss(options.reduction);
+  const Tensor loss = log_softmax(axis).mul(y).sum(axis).neg();
+  if (!options.ignore_index) return loss.reduce_loss(options.reduction);
+  if (!are_classes) value_error("ignore_index needs targets that are classes, not probabilities");
+  const Tensor counts = target.ne(*options.ignore_index), counted = counts.where(loss, 0);
+  if (options.reduction == Reduction::Mean) return counted.sum().div(counts.sum());
+  return counted.reduce_loss(options.reduction);
 }
 
 Tensor Tensor::nll_loss(const Tensor& target, const std::optional<Tensor>& weight,
                         const CrossEntropyOptions& options) const {
+  if (options.label_smoothing != 0) value_error("nll_loss has no label_smoothing: cross_entropy has");
   Tensor w = weight ? weight->at(target)
                     : constant_of(target.shape(), 1, is_float(dtype()) ? strong(dtype()) : default_float());
   if (options.ignore_index) w = w.mul(target.ne(*options.ignore_index));

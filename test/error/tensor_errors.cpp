@@ -1,6 +1,8 @@
 // What the tensor API refuses: kind and text of each error.
 #include "tensor/tensor.h"
 
+#include <cmath>
+#include <cstdint>
 #include <functional>
 
 #include "support/test.h"
@@ -46,6 +48,12 @@ TEST_CASE("indexing") {
               "index=0 is out of bounds with size=0: axis 0 of a dtypes.int tensor of shape (0,)",
               [] { Tensor::empty({0}, {DType::Int32}).at(0); });
   check_error(Kind::Value, "cannot have 0 as step", [&] { a.at(Slice{none, none, 0}); });
+  check_error(Kind::Runtime, "slice(v, None, 2) of symbolic size needs step 1",
+              [&] { b.at(0, Slice{variable("v", 0, 2), none, 2}); });
+  check_error(Kind::Runtime, "slice(v, 1, 1) of size (3,) may have negative length",
+              [&] { b.at(0, Slice{variable("v", 0, 2), 1}); });
+  check_error(Kind::Runtime, "expected index and tensor on the same device, got CPU:1 and CPU",
+              [&] { a.at(Tensor::from({0}, {.device = "CPU:1"})); });
   check_error(Kind::Index, "indices can only have a single ellipsis", [&] { a.at(ellipsis, ellipsis); });
   check_error(Kind::Index, "index dtype dtypes.float is not supported", [&] { a.at(two()); });
   check_error(Kind::Index, "index dtype dtypes.bool is not supported", [&] { a.at(a.gt(1)); });
@@ -125,6 +133,8 @@ TEST_CASE("writing") {
     i += 0.5;
   });
   check_error(Kind::Value, "cannot broadcast (3,) to new_shape=(2,)", [&] { a.assign(Tensor::ones({3})); });
+  check_error(Kind::Runtime, "assign device mismatch CPU != CPU:1",
+              [&] { a.assign(Tensor::from({1., 2.}, {.device = "CPU:1"})); });
   check_error(Kind::Runtime, "setitem dtype mismatch", [&] { a.set({0}, Tensor::from({1}).at(0)); });
   check_error(Kind::Runtime, "cannot setitem into a weak tensor", [&] { weak.set({0}, 1); });
   check_error(Kind::Runtime, "result would be lost", [&] { (a + 1).at(0) += 1; });
@@ -137,6 +147,7 @@ TEST_CASE("movement") {
   check_error(Kind::Value, "size mismatch, can't reshape ((2,)) -> ((3,))", [&] { a.reshape({3}); });
   check_error(Kind::Runtime, "only one dimension can be inferred using -1, getting (-1, -1)",
               [&] { a.reshape({-1, -1}); });
+  check_error(Kind::Value, "shape (-2,) has a negative size", [&] { a.reshape({-2}); });
   check_error(Kind::Value, "size mismatch", [] { Tensor::ones({3}).reshape({2, -1}); });
   check_error(Kind::Value, "cannot broadcast (2,) to new_shape=(3,)", [&] { a.expand({3}); });
   check_error(Kind::Value, "cannot broadcast (2,) to new_shape=()", [&] { a.expand({}); });
@@ -156,6 +167,15 @@ TEST_CASE("movement") {
   check_error(Kind::Value, "invalid shrink [0, 3)" + of_a, [&] { a.shrink_to({3}); });
   check_error(Kind::Value, "invalid shrink [3, 2)" + of_a, [&] { a.pad({-3, 0}); });
   check_error(Kind::Value, "invalid shrink [0, -1)" + of_a, [&] { a.split({-1, 3}); });
+  check_error(Kind::Value, "padding of 2 axes for a tensor of rank 1", [&] { a.pad({1, 1, 1, 1}); });
+  check_error(Kind::Value, "padding length is improper, 2 pairs for a tensor of rank 1",
+              [&] { a.pad(AxisPairs{{0, 1}, {0, 1}}); });
+  check_error(Kind::Value, "pad_to needs a size for every axis: (3, 3) for shape (2,)",
+              [&] { a.pad_to({3, 3}); });
+  check_error(Kind::Runtime, "is only possible with a constant",
+              [&] { a.shrink({{0, SInt(variable("v", 1, 2))}}).pad({1, 0}, PadMode::Reflect); });
+  check_error(Kind::Runtime, "Negative pads with circular pads is not supported",
+              [&] { a.pad({-1, 0}, PadMode::Circular); });
   check_error(Kind::Value, "Flat padding must have even number of pads", [&] { a.pad({1}); });
   check_error(Kind::Value, "Padding value causes wrapping around more than once.",
               [&] { a.pad({3, 0}, PadMode::Circular); });
@@ -173,11 +193,19 @@ TEST_CASE("movement") {
   check_error(Kind::Runtime, "step must be > 0", [&] { a.unfold(0, 1, 0); });
   check_error(Kind::Runtime, "maximum size for tensor at dimension 0 is 2 but size is 3",
               [&] { a.unfold(0, 3, 1); });
+  check_error(Kind::Runtime, "meshgrid takes 0-D or 1-D tensors, got shape (2, 2)",
+              [] { Tensor::meshgrid({Tensor::ones({2, 2})}); });
+  check_error(Kind::Value, "repeat needs a number for each of 2 axes, got (2,)",
+              [] { Tensor::ones({2, 2}).repeat(2); });
+  check_error(Kind::Value, "cannot repeat -1 times", [&] { a.repeat(-1); });
+  check_error(Kind::Value, "kernel (1, 1) has more axes than shape (2,)", [&] { a.pool({1, 1}); });
+  check_error(Kind::Value, "must be positive, got 1, 0 and 1", [&] { a.pool(1, 0); });
   check_error(Kind::Value, "kernel size cannot be greater than actual input size", [&] { a.pool(3); });
 }
 
 TEST_CASE("elementwise") {
   const Tensor i8 = bytes2(), f = two();
+  check_error(Kind::Runtime, "subtraction of bool tensors is not supported", [&] { f.gt(0).sub(f.gt(1)); });
   check_error(Kind::Runtime, "base needs to be float", [&] { i8.pow(-1); });
   CHECK_NOTHROW(i8.pow(0.5));
   check_error(Kind::Runtime, "where cond must be bool, got dtypes.char", [&] { i8.where(1, 0); });
@@ -206,6 +234,9 @@ TEST_CASE("creation") {
   check_error(Kind::Value, "needs 12 bytes, got 8", [] { Tensor::from(std::vector<float>{1, 2}, {3}); });
   check_error(Kind::Overflow, "arange [0, 300) is not representable in dtype dtypes.uchar",
               [] { Tensor::arange(0, 300, 1, {DType::UInt8}); });
+  check_error(Kind::Value, "arange [nan, 1) by 1 has no length", [] { Tensor::arange(NAN, 1); });
+  check_error(Kind::Overflow, "is too long", [] { Tensor::arange(0, 1e30); });
+  check_error(Kind::Overflow, "is too long", [] { Tensor::arange(INT64_MIN, INT64_MAX); });
   check_error(Kind::Value, "step must not be zero", [] { Tensor::arange(0, 3, 0); });
   check_error(Kind::Value, "number of steps must be non-negative", [] { Tensor::linspace(0, 1, -1); });
   check_error(Kind::Value, "linspace with bool dtype", [] { Tensor::linspace(0, 1, 3, {DType::Bool}); });
@@ -232,6 +263,7 @@ TEST_CASE("creation") {
 TEST_CASE("reductions, products and neural functions") {
   const Tensor a = two(), x = Tensor::ones({1, 2, 4, 4});
   check_error(Kind::Index, "dim=1 out of range [-1, 0]", [&] { a.sum(1); });
+  check_error(Kind::Runtime, "axis 0 is named twice", [&] { a.sum({0, 0}); });
   check_error(Kind::Runtime, "both tensors need to be at least 1D, got 0D and 1D",
               [&] { Tensor(1.0).dot(a); });
   check_error(Kind::Runtime, "cannot dot (2,) and (3,)", [&] { a.dot(Tensor::ones({3})); });
@@ -247,6 +279,13 @@ TEST_CASE("reductions, products and neural functions") {
               [&] { x.max_unpool2d(x, {2, 2}, {}, Ints(9)); });
   check_error(Kind::Value, "Padding must be an int or a sequence of length 1 or 2",
               [&] { x.max_pool2d_with_indices(2, {.padding = {1, 1, 1}}); });
+  check_error(Kind::Value, "3 output channels do not split into 2 groups",
+              [&] { x.conv2d(Tensor::ones({3, 1, 2, 2}), {}, {.groups = 2}); });
+  check_error(Kind::Value, "has more letters than a tensor of rank 1",
+              [&] { Tensor::einsum("ij...->i", {a}); });
+  check_error(Kind::Value, "einsum term ij does not fit shape (2,)", [&] { Tensor::einsum("ij->i", {a}); });
+  check_error(Kind::Value, "einsum formula has the invalid index '1'", [&] { Tensor::einsum("1->1", {a}); });
+  check_error(Kind::Value, "einsum output index 'i' must appear once", [&] { Tensor::einsum("i->ii", {a}); });
   check_error(Kind::Value, "number of inputs doesn't match number of operands",
               [&] { Tensor::einsum("i,i", {a}); });
   check_error(Kind::Runtime, "cannot set attn_mask when is_causal=True", [] {
@@ -257,6 +296,10 @@ TEST_CASE("reductions, products and neural functions") {
   check_error(Kind::Value, "label_smoothing must be in [0.0, 1.0]", [] {
     Tensor::ones({1, 2}).sparse_categorical_crossentropy(Tensor::from({1}), {.label_smoothing = 2});
   });
+  check_error(Kind::Value, "ignore_index needs targets that are classes",
+              [] { Tensor::ones({1, 2}).cross_entropy(Tensor::ones({1, 2}), {.ignore_index = 0}); });
+  check_error(Kind::Value, "nll_loss has no label_smoothing",
+              [] { Tensor::ones({1, 2}).nll_loss(Tensor::from({1}), {}, {.label_smoothing = .1}); });
   check_error(Kind::Runtime, "shape mismatch: self.shape=(1, 2), Y.shape=(3,)",
               [] { Tensor::ones({1, 2}).cross_entropy(Tensor::from({1, 0, 1})); });
 }
@@ -272,5 +315,7 @@ TEST_CASE("gradients and reading") {
   check_error(Kind::Runtime, "cannot take gradient wrt a weak Tensor",
               [&] { a.sum().gradient({Tensor(1.0)}); });
   check_error(Kind::Value, "must have one element for item", [&] { a.item<float>(); });
+  check_error(Kind::Value, "cannot read a tensor of symbolic shape",
+              [&] { a.shrink({{0, SInt(variable("v", 1, 2))}}).to_vector<float>(); });
   check_error(Kind::Type, "len() of a 0-d tensor", [] { Tensor(1).len(); });
 }

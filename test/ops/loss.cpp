@@ -149,6 +149,24 @@ Rows cross_entropies() {
           })
           .within(16),
       Row(
+          "cross_entropy: ignored labels, of no class too",
+          {in({4, 5}), given({4}, {2, -100, 4, 1}).of(DType::Int32), labels()},
+          [](T x, T y, T z) {
+            Tensors out;
+            for (Reduction r : kReductions)
+              out.push_back(x.cross_entropy(y, {.reduction = r, .ignore_index = -100}));
+            out.push_back(x.cross_entropy(z, {.label_smoothing = .2, .ignore_index = 4}));
+            return out;
+          },
+          [](A x, A y, A z) {
+            const Array l = row_losses(x, y, 0), smooth = row_losses(x, z, .2);
+            const Array kept = build({4}, [&](I i) { return i[0] == 1 ? 0 : l(i); });
+            const double total = l.at(0) + l.at(2) + l.at(3);
+            return Arrays{kept, scalar(total), scalar(total / 3),
+                          scalar((smooth.at(0) + smooth.at(1) + smooth.at(3)) / 3)};
+          })
+          .within(8),
+      Row(
           "cross_entropy: an image", {in({2, 3, 2}), given({2, 2}, {2, 0, 1, 1}).of(DType::Int32)},
           [](T x, T y) { return x.cross_entropy(y, {.reduction = Reduction::Sum}); },
           [](A x, A y) {
