@@ -282,7 +282,8 @@ Tensor& Tensor::replace(const Tensor& x) {
 }
 
 Tensor Tensor::clone(const std::string& device) const {
-  Tensor out(stored(uop(), place(device.empty() ? this->device() : device)));
+  const std::string where = place(device.empty() ? this->device() : device);
+  Tensor out(stored(to(where).uop(), where));
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).clone(device));
   return out;

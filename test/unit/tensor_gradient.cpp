@@ -185,6 +185,26 @@ TEST_CASE("backward fills grad of live tensors and accumulates") {
   check_values(*x.grad(), {2, 20, 200});
 }
 
+TEST_CASE("gradient and mark go along with copies") {
+  Tensor x = floats({1, 2});
+  x.set_param(false);
+  (x * x).sum().backward();
+  for (Tensor copy : {x.clone(), x.clone("CPU:1"), x.to("CPU:1"), x.to(x.device())}) {
+    check_values(copy, {1, 2});
+    check_values(*copy.grad(), {2, 4});
+    CHECK(copy.grad()->device() == copy.device());
+    CHECK(!copy.is_param());
+  }
+  CHECK(x.to(x.device()).is_same(x));
+  CHECK(!x.clone().is_same(x));
+  const Tensor handle = x;
+  x.move_to("CPU:1");
+  CHECK(handle.device() == "CPU:1");
+  CHECK(handle.grad()->device() == "CPU:1");
+  check_values(*handle.grad(), {2, 4});
+  CHECK(Tensor(2.0).to("CPU:1").device().empty());
+}
+
 TEST_CASE("gradient of what was assigned") {
   const Tensor v = floats({1, 2}), start = floats({5, 6, 7, 8});
   Tensor memory = start.clone();
