@@ -4,6 +4,7 @@
 #include "uop/eval.h"
 #include "uop/expression.h"
 #include "uop/gates.h"
+#include "uop/image.h"
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
 #include "uop/spec_rules.h"
