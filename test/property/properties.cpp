@@ -127,6 +127,28 @@ std::optional<Failure> check_order(const UOp& u, const UOp& simple, const CheckO
   return {};
 }
 
+// `before` is `u` at the points.
+std::optional<Failure> check_simplified(const UOp& u, const ValueTable& before, const Points& points,
+                                        const CheckOptions& options) {
+  std::optional<Recorder> recorder;
+  if (options.each_rule) recorder.emplace();
+  const UOp simple = options.simplify(u);
+  if (recorder)
+    if (auto failure = check_rules(*recorder, options)) return failure;
+  recorder.reset();
+  const UOp simple_flat = unrolled(simple);
+  if (!simple_flat) return {};
+  const ValueTable after(simple_flat, points);
+  if (std::string what = difference(before, after, points, options.tolerance); !what.empty())
+    return Failure{Property::Value, "", what};
+  if (std::string what = outside_bounds(after, points); !what.empty())
+    return Failure{Property::Bounds, "", "of the result: " + what};
+  if (const UOp again = (options.again ? options.again : options.simplify)(simple); !(again == simple))
+    return Failure{Property::Idempotent, "", fmt::format("{} gives {}", infix(simple), infix(again))};
+  if (auto failure = check_substitution(before, after, points, options)) return failure;
+  return options.order ? check_order(u, simple, options) : std::nullopt;
+}
+
 std::optional<Failure> check_all(const UOp& u, const CheckOptions& options) {
   const UOp flat = unrolled(u);
   if (!flat) return {};
@@ -139,28 +161,13 @@ std::optional<Failure> check_all(const UOp& u, const CheckOptions& options) {
   const ValueTable before(flat, points);
   if (std::string what = outside_bounds(before, points); !what.empty())
     return Failure{Property::Bounds, "", what};
-  UOp simple;
   try {
-    std::optional<Recorder> recorder;
-    if (options.each_rule) recorder.emplace();
-    simple = options.simplify(u);
-    if (recorder)
-      if (auto failure = check_rules(*recorder, options)) return failure;
+    return check_simplified(u, before, points, options);
   } catch (const UserError& e) {
+    // Of what has no value, one order may fold, as r//r does, and another one be refused.
     if (e.kind() == UserError::Kind::Zero && before.divides_by_zero()) return {};
     throw;
   }
-  const UOp simple_flat = unrolled(simple);
-  if (!simple_flat) return {};
-  const ValueTable after(simple_flat, points);
-  if (std::string what = difference(before, after, points, options.tolerance); !what.empty())
-    return Failure{Property::Value, "", what};
-  if (std::string what = outside_bounds(after, points); !what.empty())
-    return Failure{Property::Bounds, "", "of the result: " + what};
-  if (const UOp again = (options.again ? options.again : options.simplify)(simple); !(again == simple))
-    return Failure{Property::Idempotent, "", fmt::format("{} gives {}", infix(simple), infix(again))};
-  if (auto failure = check_substitution(before, after, points, options)) return failure;
-  return options.order ? check_order(u, simple, options) : std::nullopt;
 }
 
 }  // namespace
