@@ -251,9 +251,10 @@ constexpr auto kGateRules = rules(rule(where(gate, idx, inv), fn(simplify_gated_
 
 }  // namespace
 
+RuleView<UOp> gate_rule_set() { return kGateRules; }
+
 UOp simplify_gates(const UOp& root) {
-  static const Matcher<UOp>* const matcher =
-      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kGateRules)});
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>(make_symbolic_matcher({kGateRules}));
   return graph_rewrite(root, *matcher, {.name = "simplify gates"});
 }
 

@@ -21,5 +21,6 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u);
 
 // All gated indices of a graph: both of the above, with the symbolic rules.
 UOp simplify_gates(const UOp& root);
+RuleView<UOp> gate_rule_set();  // the rules of it, without the symbolic ones
 
 }  // namespace lathe

@@ -150,10 +150,11 @@ class Matcher {
   template <size_t N, size_t K>
   Matcher(const RuleSet<R, N, K>& set)
       : Matcher({RuleView<R>(set)}) {}  // NOLINT(google-explicit-constructor)
+  explicit Matcher(std::initializer_list<RuleView<R>> sets)
+      : Matcher(std::span(sets.begin(), sets.size()), FixedPoints::Forgotten, nullptr) {}
   // `entry_rules`: tried once on a node before its sources are visited, where that saves work on them. What
   // they do the rules of `sets` must do, too.
-  explicit Matcher(std::initializer_list<RuleView<R>> sets, FixedPoints fixed_points = FixedPoints::Forgotten,
-                   const Matcher* entry_rules = nullptr)
+  explicit Matcher(std::span<const RuleView<R>> sets, FixedPoints fixed_points, const Matcher* entry_rules)
       : entry_rules_(entry_rules),
         fixed_point_bit_(fixed_points == FixedPoints::Noted ? detail::new_fixed_point_bit() : 0) {
     for (const RuleView<R>& set : sets)

@@ -380,7 +380,7 @@ constexpr auto kReduceRules =
 RuleView<UOp> reduce_rule_set() { return kReduceRules; }
 
 const Matcher<UOp>& reduce_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({symbolic_rule_set(), reduce_rule_set()});
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>(make_symbolic_matcher({kReduceRules}));
   return *matcher;
 }
 

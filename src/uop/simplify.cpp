@@ -432,37 +432,31 @@ UOp stack_of_copies(const Match& m) {
 }
 constexpr auto kLaneRules = rules(rule(op<Op::Expand>(x, y), fn(stack_of_copies)));
 
-constexpr auto kSimple =
-    kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules + kWhereRules + kStructureRules;
-constexpr auto kSymbolic = kSimple + kBoundsRules + kRingRules + kNarrowRules + kTwoStageRules + kFloatRules +
-                           kPowRules + kIndexRules + kSelectRules;
-
-const Matcher<UOp>& entry_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>(kEntryRules);
-  return *matcher;
-}
+constexpr auto kSymbolic = kInvalidRules + kFoldRules + kIdentityRules + kBoolRules + kCastRules +
+                           kWhereRules + kStructureRules + kBoundsRules + kRingRules + kNarrowRules +
+                           kTwoStageRules + kFloatRules + kPowRules + kIndexRules + kSelectRules;
 
 }  // namespace
 
-RuleView<UOp> simple_rule_set() { return kSimple; }
 RuleView<UOp> symbolic_rule_set() { return kSymbolic; }
 
-const Matcher<UOp>& simple_rules() {
-  static const Matcher<UOp>* const matcher = new Matcher<UOp>({simple_rule_set()}, FixedPoints::Noted);
-  return *matcher;
-}
-const Matcher<UOp>& symbolic_rules() {
-  static const Matcher<UOp>* const matcher =
-      new Matcher<UOp>({symbolic_rule_set()}, FixedPoints::Noted, &entry_rules());
-  return *matcher;
+Matcher<UOp> make_symbolic_matcher(std::initializer_list<RuleView<UOp>> more) {
+  static const Matcher<UOp>* const entry_rules = new Matcher<UOp>(kEntryRules);
+  std::vector<RuleView<UOp>> sets{kSymbolic};
+  sets.insert(sets.end(), more);
+  return Matcher<UOp>(sets, FixedPoints::Noted, entry_rules);
 }
 
-UOp simplify_lanes(const UOp& u) {
-  static const Matcher<UOp>* const matcher =
-      new Matcher<UOp>({symbolic_rule_set(), RuleView<UOp>(kLaneRules)}, FixedPoints::Noted, &entry_rules());
-  return graph_rewrite(u, *matcher, {.name = "simplify lanes"});
+const Matcher<UOp>& symbolic_rules() {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>(make_symbolic_matcher());
+  return *matcher;
 }
 
 UOp simplify(const UOp& u) { return graph_rewrite(u, symbolic_rules(), {.name = "simplify"}); }
+
+UOp simplify_lanes(const UOp& u) {
+  static const Matcher<UOp>* const matcher = new Matcher<UOp>(make_symbolic_matcher({kLaneRules}));
+  return graph_rewrite(u, *matcher, {.name = "simplify lanes"});
+}
 
 }  // namespace lathe

@@ -19,13 +19,11 @@ UOp simplify(const UOp& u);
 // becomes a Stack of it, as kernels hold no Expand.
 UOp simplify_lanes(const UOp& u);
 
-// What simplify applies, and a cheap part of it: folding and identities, where no operand moves except a
-// constant to the right.
+// What simplify applies, as a matcher and as data.
 const Matcher<UOp>& symbolic_rules();
-const Matcher<UOp>& simple_rules();
-// The same as data, for passes that add rules of their own: `Matcher<UOp>({kMyRules, symbolic_rule_set()})`.
 RuleView<UOp> symbolic_rule_set();
-RuleView<UOp> simple_rule_set();
+// The symbolic rules and then `more`, rules that are functions of the node alone: fixed points are noted.
+Matcher<UOp> make_symbolic_matcher(std::initializer_list<RuleView<UOp>> more = {});
 
 // Kernel-level reductions over Ranges: factors leave, ranges that are not used drop, one-hot selections
 // become gated loads and counts of a comparison become arithmetic. reduce_rules() includes the symbolic

@@ -1,6 +1,7 @@
 #include "property/run.h"
 
 #include "property/shrink.h"
+#include "uop/gates.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -15,10 +16,11 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-// `simplify` without what it notes on nodes about earlier runs.
-UOp simplify_afresh(const UOp& u) {
-  static const Matcher<UOp> rules({symbolic_rule_set()});
-  return graph_rewrite(u, rules);
+// The rules of a theme without what they note on nodes about earlier runs.
+UOp simplify_afresh(Theme theme, const UOp& u) {
+  static const Matcher<UOp> symbolic({symbolic_rule_set()}), gates({symbolic_rule_set(), gate_rule_set()}),
+      reduce({symbolic_rule_set(), reduce_rule_set()});
+  return graph_rewrite(u, theme == Theme::Gated ? gates : theme == Theme::Reduced ? reduce : symbolic);
 }
 
 // Of a smaller expression, looked at more closely: often it is a rule that shows first, then.
@@ -47,12 +49,11 @@ RunResult run_properties(Theme theme, size_t count, const Simplifier& simplifier
   for (uint64_t i = first; i < last; i++) {
     Generator generator(theme, Random(seed, i));
     const UOp u = generator.expression();
-    const CheckOptions options{
-        .simplify = simplifier,
-        .again = theme == Theme::Index || theme == Theme::Typed ? simplify_afresh : Simplifier(),
-        .seed = seed * 1000003 + i,
-        .each_rule = i % 4 == 0,
-        .tolerance = tolerance};
+    const CheckOptions options{.simplify = simplifier,
+                               .again = [theme](const UOp& v) { return simplify_afresh(theme, v); },
+                               .seed = seed * 1000003 + i,
+                               .each_rule = i % 4 == 0,
+                               .tolerance = tolerance};
     const std::optional<Failure> failure = check(u, options);
     result.expressions++;
     if (!failure) continue;
