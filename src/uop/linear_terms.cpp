@@ -24,6 +24,49 @@ struct Product {
   SmallVec<UOp, 8> factors;  // in structural order, repeated factors listed again
 };
 
+// The base of a term in normal form, and its factor.
+const UOp& base_of(const UOp& term) {
+  return is_weak(term, Op::Mul) && is_int_const(term.src(1)) ? term.src(0) : term;
+}
+int128 factor_of(const UOp& term) { return &base_of(term) == &term ? 1 : term.src(1).value().as_int(); }
+
+// A multiple of a sum, which the normal form distributes.
+bool scales_sum(const UOp& term) {
+  const UOp* u = &term;
+  while (u != &base_of(*u)) u = &base_of(*u);
+  return u != &term && is_weak(*u, Op::Add);
+}
+
+// Adds the terms of a multiple of a sum; false where the result leaves 120 bits or has too many terms. A
+// multiple of an inner sum is one term unless it `distributes`.
+bool add_terms(LinearSum& to, Term first, bool distributes) {
+  SmallVec<Term, 8> stack{std::move(first)};
+  while (!stack.empty()) {
+    Term t = stack.back();
+    stack.pop_back();
+    if (is_weak(t.base, Op::Add)) {
+      stack.push_back({t.base.src(1), t.factor});
+      stack.push_back({t.base.src(0), t.factor});
+      continue;
+    }
+    const bool whole = !distributes && scales_sum(t.base);
+    int128 value = 0;
+    if (is_int_const(t.base)) {
+      if (!multiply(t.base.value().as_int(), t.factor, &value) || !in_limit(to.constant + value))
+        return false;
+      to.constant += value;
+    } else if (!multiply(t.factor, factor_of(t.base), &value)) {
+      return false;
+    } else if (base_of(t.base) == t.base || whole) {
+      if (to.terms.size() >= LinearSum::kMaxTerms) return false;
+      to.terms.push_back({base_of(t.base), value});
+    } else {
+      stack.push_back({base_of(t.base), value});
+    }
+  }
+  return true;
+}
+
 bool structurally_before(const UOp& a, const UOp& b) { return compare_structure(a, b) < 0; }
 
 std::optional<Product> product_of(const UOp& u) {
@@ -98,28 +141,7 @@ UOp join_operands(std::span<const UOp> operands, Op op, const UOp& identity) {
 
 void LinearSum::add(const UOp& base, int128 factor) { terms.push_back({base, factor}); }
 
-bool LinearSum::add_scaled(const UOp& u, int128 factor) {
-  SmallVec<Term, 8> stack{{u, factor}};
-  while (!stack.empty()) {
-    Term t = stack.back();
-    stack.pop_back();
-    if (is_weak(t.base, Op::Add)) {
-      stack.push_back({t.base.src(1), t.factor});
-      stack.push_back({t.base.src(0), t.factor});
-    } else if (is_weak(t.base, Op::Mul) && is_int_const(t.base.src(1))) {
-      if (!multiply(t.factor, t.base.src(1).value().as_int(), &t.factor)) return false;
-      stack.push_back({t.base.src(0), t.factor});
-    } else if (is_int_const(t.base)) {
-      int128 value = 0;
-      if (!multiply(t.base.value().as_int(), t.factor, &value) || !in_limit(constant + value)) return false;
-      constant += value;
-    } else {
-      if (terms.size() >= kMaxTerms) return false;
-      terms.push_back(std::move(t));
-    }
-  }
-  return true;
-}
+bool LinearSum::add_scaled(const UOp& u, int128 factor) { return add_terms(*this, {u, factor}, true); }
 
 LinearSum& LinearSum::normalize() {
   std::sort(terms.begin(), terms.end(),
@@ -295,19 +317,14 @@ std::pair<UOp, Scalar> pop_const(const UOp& u, Op op) {
 
 namespace {
 
-// The base of a term in normal form.
-const UOp& base_of(const UOp& term) {
-  return is_weak(term, Op::Mul) && is_int_const(term.src(1)) ? term.src(0) : term;
-}
-
-// u = sum + t where the sum is in normal form and t comes after its last term: nothing to do.
-bool extends_normal_sum(const UOp& u) {
+// u = sum + t where the sum is in order and t comes after its last term: nothing to do.
+bool extends_sum(const UOp& u) {
   const UOp &sum = u.src(0), &t = u.src(1);
   const UOp& last = is_weak(sum, Op::Add) ? sum.src(1) : sum;
   if (is_int_const(last)) return false;
   if (is_int_const(t)) return !t.is_const(Scalar(0));
   const UOp& base = base_of(t);
-  return !is_weak(base, Op::Add) && !is_int_const(base) && structurally_before(base_of(last), base);
+  return !is_weak(t, Op::Add) && !is_int_const(base) && structurally_before(base_of(last), base);
 }
 
 bool extends_normal_product(const UOp& u) {
@@ -321,10 +338,6 @@ bool extends_normal_product(const UOp& u) {
 
 }  // namespace
 
-namespace {
-int128 factor_of(const UOp& term) { return &base_of(term) == &term ? 1 : term.src(1).value().as_int(); }
-}  // namespace
-
 Term last_term(const UOp& sum) { return {base_of(sum.src(1)), factor_of(sum.src(1))}; }
 
 bool any_term(const UOp& sum, FunctionRef<bool(const UOp& base, int128 factor)> f) {
@@ -336,7 +349,7 @@ bool any_term(const UOp& sum, FunctionRef<bool(const UOp& base, int128 factor)> 
 }
 
 UOp normalize_sum(const UOp& u) {
-  if (extends_normal_sum(u)) return {};
+  if (extends_sum(u) && !is_weak(base_of(u.src(1)), Op::Add)) return {};
   const std::optional<LinearSum> s = LinearSum::of(u);
   if (!s) return {};
   const UOp sum = s->to_uop();
@@ -344,8 +357,9 @@ UOp normalize_sum(const UOp& u) {
 }
 
 UOp order_sum(const UOp& u) {
+  if (extends_sum(u)) return {};
   LinearSum s;
-  if (extends_normal_sum(u) || !s.add_scaled(u, 1)) return {};
+  if (!add_terms(s, {u, 1}, false)) return {};
   std::vector<const Node*> bases;
   for (const Term& t : s.terms) bases.push_back(t.base.node());
   std::sort(bases.begin(), bases.end());

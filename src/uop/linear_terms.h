@@ -93,8 +93,9 @@ Term last_term(const UOp& sum);
 // too.
 UOp normalize_sum(const UOp& u);
 UOp normalize_product(const UOp& u);
-// The normal form of a sum whose sources are in none yet. Null also where a term would vanish: its base may
-// turn out to be Invalid, and then the sum is.
+// The terms of a sum whose sources are in no normal form yet, like ones combined, in order. A multiple of an
+// inner sum is one term: its own terms may still change, and with them what distributing would give. Null
+// also where a term would vanish: its base may turn out to be Invalid, and then the sum is.
 UOp order_sum(const UOp& u);
 // The same of a weakint Max, And or Or: operands once each, in structural order, the constant last; of a Max
 // only those that no other one exceeds for certain.

@@ -10,5 +10,5 @@ TEST_CASE("simplification of random indices under gates") {
   const RunResult run = run_properties(Theme::Gated, 10000, lathe::simplify_gates);
   if (!run.failure.empty()) FAIL(run.failure);
   // As for index expressions without gates.
-  CHECK(run.order_differs * 1000 <= run.expressions + 1);
+  CHECK(run.order_differs * 5000 <= run.expressions + 5000);
 }
