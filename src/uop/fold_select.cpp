@@ -63,6 +63,12 @@ UOp merge_selects(const Match& m) {
   return m.fit(where(a.src(0), merged(1), merged(2)));
 }
 
+UOp merge_selects_in_sum(const Match& m) {
+  const UOp &first = m[pat::a], &second = m[pat::b];
+  if (!share_constant_branch(first, second)) return {};
+  return m.fit(alu(Op::Add, {m[pat::y], alu(Op::Add, {first, second})}));
+}
+
 UOp merge_select_terms(const UOp& sum) {
   // What is before the last term is simple already.
   const Term last = last_term(sum);

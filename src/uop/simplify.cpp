@@ -177,7 +177,12 @@ constexpr auto kBoolRules = rules(
     rule(any_op<OpSet{Op::And, Op::Or}>(x, y).dtype(DType::Bool), fn(on_root<fold_clauses>)));
 
 // ---- casts
-// A step in between changes nothing when it holds every value that comes in.
+bool same_dtype(const Match& m) { return m.root().dtype() == m[x].dtype(); }
+bool same_widths(const Match& m) {
+  const int bits = bit_width(m[x].dtype());
+  return bit_width(m.root().dtype()) == bits && bit_width(m.root().src(0).dtype()) == bits;
+}
+UOp bitcast_at_once(const Match& m) { return bitcast(m[x], m.root().dtype()); }
 // A Cast of a Where goes into its branches where one of them is a constant, which it vanishes into.
 UOp cast_branches(const Match& m) {
   const UOp &u = m.root(), &w = u.src(0);
@@ -185,19 +190,11 @@ UOp cast_branches(const Match& m) {
                      cast(cast(w.src(2), w.dtype()), u.dtype())));
 }
 
-constexpr auto kCastRules = rules(rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when([](const Match& m) {
-  return m.root().dtype() == m[x].dtype();
-}),
+constexpr auto kCastRules = rules(rule(any_op<OpSet{Op::Cast, Op::Bitcast}>(x), x).when(same_dtype),
                                   rule(op<Op::Cast>(op<Op::Cast>(x)), fn(fold_cast_chain)),
                                   rule(op<Op::Cast>(where(c, x, c0)), fn(cast_branches)),
                                   rule(op<Op::Cast>(where(c, c0, x)), fn(cast_branches)),
-                                  rule(bitcast(bitcast(x)), fn([](const Match& m) {
-                                         const UOp &u = m.root(), &source = m[x];
-                                         const bool same_lanes =
-                                             bit_width(u.dtype()) == bit_width(source.dtype()) &&
-                                             bit_width(u.src(0).dtype()) == bit_width(source.dtype());
-                                         return same_lanes ? bitcast(source, u.dtype()) : UOp();
-                                       })));
+                                  rule(bitcast(bitcast(x)), fn(bitcast_at_once)).when(same_widths));
 
 // ---- Where
 // Both sides choose the same branch for every value of the conditions.
@@ -404,12 +401,6 @@ constexpr auto kEntryRules = rules(rule((x + y).dtype(DType::WeakInt), fn(on_roo
 // it.
 constexpr OpSet kMergedOps = {Op::Add, Op::Mul, Op::Max,      Op::And,
                               Op::Or,  Op::Xor, Op::FloorDiv, Op::FloorMod};
-UOp merge_selects_in_sum(const Match& m) {
-  const UOp &first = m[a], &second = m[b];
-  const bool mergeable = (first.src(1).is_const() && second.src(1).is_const()) ||
-                         (first.src(2).is_const() && second.src(2).is_const());
-  return mergeable ? m.fit(alu(Op::Add, {m[y], alu(Op::Add, {first, second})})) : UOp();
-}
 
 constexpr auto kSelectRules =
     rules(rule(either_order(where(c, x, 0) + where(c, 0, y)), where(c, x, y)),
