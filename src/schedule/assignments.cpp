@@ -2,6 +2,7 @@
 
 #include "schedule/schedule.h"
 #include "uop/pattern.h"
+#include "uop/rebuild.h"
 #include "uop/rewrite.h"
 
 #include <unordered_map>
@@ -23,24 +24,11 @@ UOp constant_contents(const UOp& state) {
   return value.is_const() ? broadcast_to(cast(state.src(1).src(1), state.dtype()), state.shape()) : UOp();
 }
 
-using Replacements = std::unordered_map<const Node*, UOp>;
-
 // The last of `order` with nodes replaced, by new nodes or by ones that come before them.
-UOp replace_nodes(const std::vector<UOp>& order, const Replacements& by) {
-  Replacements done;
-  const auto now = [&](const UOp& u) {
-    const auto it = done.find(u.node());
-    return it == done.end() ? u : it->second;
-  };
-  SmallVec<UOp, 8> srcs;
-  for (const UOp& u : order) {
-    srcs.clear();
-    for (const UOp& s : u.srcs()) srcs.push_back(now(s));
-    const auto it = by.find(u.node());
-    UOp v = it == by.end() ? u.with_srcs({srcs.data(), srcs.size()}) : now(it->second);
-    if (!(v == u)) done.emplace(u.node(), std::move(v));
-  }
-  return now(order.back());
+UOp replace_nodes(const std::vector<UOp>& order, const Rebuilt& by) {
+  Rebuilt done;
+  return done.walk(order,
+                   [&](const UOp& u) { return by.contains(u) ? done.of(by.of(u)) : done.over_sources(u); });
 }
 
 // Other memory that the value reads is written from the same state elsewhere too, so it is left as it is.
@@ -53,7 +41,7 @@ UOp forward_constant(const Match& m) {
   const std::vector<UOp> order =
       toposort(value, [&](const UOp& u) { return u == before || u.op() != Op::After; });
   if (order.empty()) return {};
-  const UOp forwarded = replace_nodes(order, {{before.node(), contents}});
+  const UOp forwarded = replace_nodes(order, Rebuilt({{before, contents}}));
   return forwarded == value ? UOp() : UOp::make(Op::After, {before, store(write.src(0), forwarded)});
 }
 
@@ -80,12 +68,11 @@ class Simplifier {
     const UOp &before = after.src(0), &target = after.src(1).src(0), &value = after.src(1).src(1);
     const bool copies = value.op() == Op::Contiguous;
     if (is_assignment(before) && covers_unread(before, target))
-      by_.emplace(before.node(), before.src(0));
+      by_.set(before, before.src(0));
     else if ((is_assignment(before) && repeats(after, before)) || value == target ||
              (copies && value.src(0) == target))
-      by_.emplace(after.node(), before);
-    if (copies && uses_[value.node()] == 1 && stays_as_read(value, before))
-      by_.emplace(value.node(), value.src(0));
+      by_.set(after, before);
+    if (copies && uses_[value.node()] == 1 && stays_as_read(value, before)) by_.set(value, value.src(0));
   }
 
   // `target` shows all of `state`, and nothing but it and the After that writes it uses the state.
@@ -129,7 +116,7 @@ class Simplifier {
   std::vector<UOp> order_;
   std::unordered_map<const Node*, int> uses_;
   std::unordered_set<const Node*> written_;
-  Replacements by_;
+  Rebuilt by_;
 };
 
 }  // namespace

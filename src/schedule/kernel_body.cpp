@@ -1,5 +1,6 @@
 #include "schedule/kernel_body.h"
 
+#include "uop/rebuild.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -24,21 +25,13 @@ class BodyMaker {
 
   DraftKernel make(const UOp& effect, const std::vector<UOp>& loops) {
     if (as_copy(effect)) return std::move(out_);
-    std::unordered_map<const Node*, UOp> done;
-    SmallVec<UOp, 8> srcs;
-    for (const UOp& u : toposort(effect)) {
-      srcs.clear();
-      for (const UOp& s : u.srcs()) {
-        const auto it = done.find(s.node());
-        srcs.push_back(it == done.end() ? s : it->second);
-      }
-      UOp v = u.with_srcs({srcs.data(), srcs.size()});
-      if (u.op() == Op::Index && is_memory(u.src(0))) v = flat_access(u, {srcs.data(), srcs.size()});
+    Rebuilt done;
+    const UOp flat = done.walk(toposort(effect), [&](const UOp& u) {
       if (u.op() == Op::Load) out_.reads.push_back({memory_of(u.src(0).src(0)), version_of(u.src(0).src(0))});
-      if (!(v == u)) done.emplace(u.node(), v);
-    }
-    const auto it = done.find(effect.node());
-    finish(it == done.end() ? effect : it->second, loops);
+      const UOp v = done.over_sources(u);
+      return u.op() == Op::Index && is_memory(u.src(0)) ? flat_access(u.src(0), v.srcs().subspan(1)) : v;
+    });
+    finish(flat, loops);
     return std::move(out_);
   }
 
@@ -73,11 +66,11 @@ class BodyMaker {
     return true;
   }
 
-  UOp flat_access(const UOp& u, std::span<const UOp> srcs) {
-    const UOp buffer = memory_of(u.src(0));
+  UOp flat_access(const UOp& state, std::span<const UOp> coordinates) {
+    const UOp buffer = memory_of(state);
     const int slot = slot_of(buffer);
     const UOp p = param(slot, {prod(buffer.shape())}, buffer.dtype());
-    return index(p, simplify(flat_index(srcs.subspan(1), buffer.shape())));
+    return index(p, simplify(flat_index(coordinates, buffer.shape())));
   }
 
   void finish(const UOp& effect, const std::vector<UOp>& loops) {

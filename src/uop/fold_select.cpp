@@ -1,7 +1,7 @@
 #include "uop/comparison.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
-#include "uop/substitution.h"
+#include "uop/rebuild.h"
 
 #include <algorithm>
 
@@ -25,10 +25,10 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
     return !kScopes.contains(n.op()) && ++visited <= kMaxNodes;
   });
   if (!found || visited > kMaxNodes) return u;
-  Substitution now({{node, by}});
+  Rebuilt now({{node, by}});
   for (const UOp& n : order)
-    if (!(n == node) && !kScopes.contains(n.op())) now.put(n, now.with_sources(n));
-  return now(u);
+    if (!(n == node)) now.set(n, now.over_sources(n));
+  return now.of(u);
 }
 
 // Two selections of which one branch is constant in both: there what is made of them folds.

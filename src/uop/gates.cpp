@@ -2,9 +2,9 @@
 
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
+#include "uop/rebuild.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
-#include "uop/substitution.h"
 
 #include <algorithm>
 #include <string>
@@ -20,22 +20,22 @@ constexpr size_t kMaxClauses = 16, kMaxIndexNodes = 1000;
 // ends of Ranges, which hold outside of the gate too.
 UOp replace_expression(const UOp& u, const UOp& x, const UOp& by) {
   const std::optional<LinearSum> pattern = LinearSum::of(x);
-  Substitution now({{x, by}});
+  Rebuilt now({{x, by}});
   for (const UOp& n : toposort(u, [](const UOp& n) { return n.op() != Op::Index && n.op() != Op::Range; })) {
     if (n == x) continue;
     if (pattern && pattern->terms.size() > 1 && pattern->constant == 0 && n.op() == Op::Add &&
         n.dtype() == DType::WeakInt) {
       std::optional<LinearSum> s = LinearSum::of(n);
       if (const auto m = s ? s->take_multiple(*pattern) : std::nullopt) {
-        for (Term& t : s->terms) t.base = now(t.base);
+        for (Term& t : s->terms) t.base = now.of(t.base);
         s->add(by, *m);
-        now.put(n, s->normalize().to_uop());
+        now.set(n, s->normalize().to_uop());
         continue;
       }
     }
-    now.put(n, now.with_sources(n));
+    now.set(n, now.over_sources(n));
   }
-  return now(u);
+  return now.of(u);
 }
 
 // What is known of the value of a node or of a sum of nodes.

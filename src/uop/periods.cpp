@@ -1,7 +1,7 @@
 #include "uop/periods.h"
 
 #include "uop/linear_terms.h"
-#include "uop/substitution.h"
+#include "uop/rebuild.h"
 
 #include <algorithm>
 
@@ -58,10 +58,10 @@ std::optional<Period> unwrap(const UOp& a, int128 n, int128 c) {
 // them into its gate: the load runs whatever the selection around it says. So does the loop of a Range, which
 // stays.
 UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, const UOp& gate) {
-  Substitution now(by);
+  Rebuilt now(by);
   for (const UOp& n : toposort(value, [](const UOp& n) { return n.op() != Op::Range; })) {
-    if (now.has(n)) continue;
-    const UOp made = now.with_sources(n);
+    if (now.contains(n)) continue;
+    const UOp made = now.over_sources(n);
     SmallVec<UOp, 8> srcs(made.srcs());
     for (size_t i = 1; n.op() == Op::Index && i < srcs.size(); i++) {
       const UOp& at = srcs[i];
@@ -69,9 +69,9 @@ UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, 
       const bool has_gate = at.op() == Op::Where && at.src(2).is_invalid();
       srcs[i] = has_gate ? where(at.src(0) & gate, at.src(1), invalid()) : where(gate, at, invalid());
     }
-    now.put(n, made.with_srcs(srcs));
+    now.set(n, made.with_srcs(srcs));
   }
-  return now(value);
+  return now.of(value);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Walks over the graph; all with explicit stacks.
 #include "uop/derive.h"
-#include "uop/substitution.h"
+#include "uop/rebuild.h"
 #include "uop/uop.h"
 
 #include <algorithm>
@@ -82,10 +82,10 @@ bool reaches(const UOp& root, const UOp& node) {
 }
 
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
-  Substitution now(map);
-  for (const UOp& u : post_order(root, true, [&](const Node* n) { return !now.has(UOp(n)); }))
-    now.put(u, now.with_sources(u));
-  return now(root);
+  Rebuilt now(map);
+  for (const UOp& u : post_order(root, true, [&](const Node* n) { return !now.contains(UOp(n)); }))
+    now.set(u, now.over_sources(u));
+  return now.of(root);
 }
 
 // Nodes that differ but have equal op, dtype, arg and source count differ in some source, so following the
