@@ -109,9 +109,10 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   TracedPass traced("lower", body);
   LoweredKernel out;
   ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
-  out.work = estimate(body);
-  // The heuristic sees the loops that are left.
-  const UOp optimised = optimise(shrink_ranges(simplify_gates(simplify(body))), target);
+  // The heuristic sees the loops that are left, and they are the work.
+  const UOp shrunk = shrink_ranges(simplify_gates(simplify(body)));
+  out.work = estimate(shrunk);
+  const UOp optimised = optimise(shrunk, target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   for (const UOp& r : kernel_axes(optimised))

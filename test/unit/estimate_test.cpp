@@ -1,6 +1,7 @@
 // Work and memory of kernels against counts made by hand.
 #include "codegen/estimate.h"
 
+#include "codegen/lower.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
 
@@ -78,6 +79,13 @@ TEST_CASE("operations: arithmetic on data, not on indices") {
     CHECK(gemm.bytes == 12.0 * static_cast<double>(size * size));
   }
   CHECK(estimate_of(e({128, 128}, DType::Float32).sum()).flops == 128 * 128);
+}
+
+TEST_CASE("the work of a lowered kernel is that of the loops that are left") {
+  const Tensor sum = e({64}, DType::Float32).pad({0, 960}).sum();
+  const auto kernels = make_schedule({&sum.uop(), 1}).kernels;
+  REQUIRE(kernels.size() == 1);
+  CHECK(lower(kernels[0].body, llvm_target()).work.flops == 64);
 }
 
 }  // namespace lathe
