@@ -302,19 +302,6 @@ UOp common_factor(std::span<const UOp> list) {
   return common ? to_uop(*common) : constant(1);
 }
 
-std::pair<UOp, Scalar> pop_const(const UOp& u, Op op) {
-  if (u.op() == op && u.src(1).is_const()) return {u.src(0), u.src(1).value()};
-  switch (op) {
-    case Op::Mul: return {u, Scalar(1)};
-    case Op::And: return {u, is_bool(u.dtype()) ? Scalar(true) : Scalar(-1)};
-    case Op::Max: return {u, min_value(u.dtype())};
-    case Op::Add:
-    case Op::Or:
-    case Op::Xor: return {u, is_bool(u.dtype()) ? Scalar(false) : Scalar(0)};
-    default: CHECK(false, "{} has no identity element", op_name(op));
-  }
-}
-
 namespace {
 
 // u = sum + t where the sum is in order and t comes after its last term: nothing to do.

@@ -81,8 +81,6 @@ UOp divides(const UOp& u, int128 c);
 UOp divide_exact(const UOp& u, const UOp& v);
 // The product of the constant and the factors common to all.
 UOp common_factor(std::span<const UOp> list);
-// `x op c` as (x, c), everything else as (u, identity element of op).
-std::pair<UOp, Scalar> pop_const(const UOp& u, Op op);
 
 // Whether `f` holds of some term of a sum in normal form, the last term first.
 bool any_term(const UOp& sum, FunctionRef<bool(const UOp& base, int128 factor)> f);

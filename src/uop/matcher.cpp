@@ -276,30 +276,10 @@ std::vector<RuleStat> rule_stats() {
   return stats;
 }
 
-namespace {
-
-std::string place(std::string_view file, uint32_t line, uint32_t column, std::string_view name) {
-  std::string text = fmt::format("{}:{}:{}", file, line, column);
-  if (!name.empty()) text += fmt::format(" ({})", name);
-  return text;
+std::string rule_name(const RuleInfo& rule) {
+  const std::string name = *rule.name ? fmt::format(" ({})", rule.name) : "";
+  return fmt::format("{}:{}:{}{}", rule.file, rule.line, rule.column, name);
 }
-
-}  // namespace
-
-std::string rule_stats_text() {
-  std::vector<RuleStat> stats = rule_stats();
-  std::sort(stats.begin(), stats.end(), [](const RuleStat& a, const RuleStat& b) {
-    return std::tie(b.matches, a.file, a.line, a.column) < std::tie(a.matches, b.file, b.line, b.column);
-  });
-  std::string text;
-  for (const RuleStat& s : stats) {
-    const std::string where = place(s.file, s.line, s.column, s.name);
-    text += s.matches ? fmt::format("{:>10} {}\n", s.matches, where) : fmt::format("    unused {}\n", where);
-  }
-  return text;
-}
-
-std::string rule_name(const RuleInfo& rule) { return place(rule.file, rule.line, rule.column, rule.name); }
 
 uint32_t detail::new_fixed_point_bit() {
   static std::atomic<int> taken{0};

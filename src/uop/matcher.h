@@ -21,8 +21,6 @@ struct RuleStat {
 };
 // Every rule of every matcher made so far, in order of place. Rules that never applied have 0 matches.
 std::vector<RuleStat> rule_stats();
-// One line a rule, most used first, then the unused ones.
-std::string rule_stats_text();
 std::string rule_name(const RuleInfo& rule);  // "file:line:column", then "(name)" where it has one
 
 // The left sides of a rule list, compiled. Immutable after construction, so any number of threads may match

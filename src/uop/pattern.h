@@ -59,9 +59,6 @@ class Match {
     CHECK(i >= 0 && (bound_ >> i & 1), "the left side of the rule does not bind this variable");
     return *vars_[i];
   }
-  bool has(const pat::Pat<1>& variable) const {
-    return variable.n[0].var >= 0 && (bound_ >> variable.n[0].var & 1);
-  }
   template <class T>
   T& ctx() const {
     return context_.as<T>();
@@ -126,7 +123,7 @@ struct RuleView {
   constexpr RuleView(const RuleSet<R, N, M>& set) : rules(set.rules), nodes(set.nodes.data()) {}  // NOLINT
 };
 
-// One form of a left side: choices made, orders decided. Steps are in preorder.
+// One form of a left side: orders decided. Steps are in preorder.
 struct PatternForm {
   struct Step {
     uint8_t node = 0;    // position in the pattern
@@ -148,27 +145,21 @@ struct PatternForm {
   }
 };
 
-constexpr void expand_pattern(const pat::PatNode* nodes, int at, PatternForm::Step step, PatternForm& form) {
+constexpr void expand_pattern(const pat::PatNode* nodes, int at, int parent, uint32_t src,
+                              PatternForm& form) {
   const pat::PatNode& node = nodes[at];
-  if (node.var >= 0 && step.var >= 0) pattern_error::both_sides_name_this_node();
-  if (node.var >= 0) step.var = node.var;
-  step.dtypes &= node.dtypes;
-  int child = at + 1;
-  if (node.kind == pat::NodeKind::Choice) {
-    for (uint32_t skip = form.take(node.n_srcs); skip > 0; skip--) child += nodes[child].size;
-    expand_pattern(nodes, child, step, form);
-    return;
-  }
-  step.node = static_cast<uint8_t>(at);
-  step.again = step.var >= 0 && (form.bound >> step.var & 1);
-  if (step.var >= 0) form.bound |= uint32_t{1} << step.var;
   const int self = form.n++;
-  form.steps[self] = step;
+  form.steps[self] = {static_cast<uint8_t>(at),
+                      static_cast<uint8_t>(parent),
+                      static_cast<uint8_t>(src),
+                      node.var,
+                      node.var >= 0 && (form.bound >> node.var & 1),
+                      node.dtypes};
+  if (node.var >= 0) form.bound |= uint32_t{1} << node.var;
   const uint32_t swap = node.either ? form.take(2) : 0;
+  int child = at + 1;
   for (uint32_t i = 0; i < node.n_srcs; i++) {
-    expand_pattern(
-        nodes, child,
-        {0, static_cast<uint8_t>(self), static_cast<uint8_t>(i ^ swap), -1, false, pat::kEveryDType}, form);
+    expand_pattern(nodes, child, self, i ^ swap, form);
     child += nodes[child].size;
   }
 }
@@ -177,7 +168,7 @@ constexpr void expand_pattern(const pat::PatNode* nodes, int at, PatternForm::St
 constexpr PatternForm pattern_form(const pat::PatNode* nodes, uint32_t code) {
   PatternForm form;
   form.code = code;
-  expand_pattern(nodes, 0, {0, 0, 0, -1, false, pat::kEveryDType}, form);
+  expand_pattern(nodes, 0, 0, 0, form);
   return form;
 }
 
@@ -185,7 +176,6 @@ constexpr PatternForm pattern_form(const pat::PatNode* nodes, uint32_t code) {
 constexpr uint32_t pattern_form_limit(const pat::PatNode* nodes, int n) {
   uint32_t limit = 1;
   for (int i = 0; i < n; i++) {
-    if (nodes[i].kind == pat::NodeKind::Choice) limit *= nodes[i].n_srcs;
     if (nodes[i].either) limit *= 2;
     if (limit > 4096) pattern_error::pattern_has_too_many_alternatives();
   }
@@ -211,17 +201,17 @@ inline constexpr OpSet kLateOps = {Op::Sub, Op::Neg, Op::FDiv, Op::CDiv, Op::CMo
 
 namespace detail {
 
-// Variables bound in every form of a left side.
+// Variables that a left side binds.
 constexpr uint32_t check_left(const pat::PatNode* nodes, int n) {
   if (n > pat::kMaxPattern) pattern_error::pattern_is_too_long();
   const uint32_t limit = pattern_form_limit(nodes, n);
-  uint32_t bound = ~uint32_t{0};
+  uint32_t bound = 0;
   int forms = 0;
   for (uint32_t code = 0; code < limit; code++) {
     const PatternForm form = pattern_form(nodes, code);
     if (form.code || !form_is_canonical(nodes, form)) continue;
     if (nodes[form.steps[0].node].bare) pattern_error::left_side_is_just_a_variable();
-    bound &= form.bound;
+    bound = form.bound;
     if (++forms > pat::kMaxAlternatives) pattern_error::pattern_has_too_many_alternatives();
   }
   if (!forms) pattern_error::commutative_op_needs_its_constant_on_the_right();
@@ -232,8 +222,7 @@ constexpr void check_right(const pat::PatNode* nodes, int n, uint32_t bound) {
   if (n > pat::kMaxPattern) pattern_error::pattern_is_too_long();
   for (int i = 0; i < n; i++) {
     const pat::PatNode& node = nodes[i];
-    if (node.test || node.either || node.kind == pat::NodeKind::Choice)
-      pattern_error::right_side_cannot_test_a_node();
+    if (node.test || node.either) pattern_error::right_side_cannot_test_a_node();
     if (node.var >= 0) {
       if (!(bound >> node.var & 1)) pattern_error::right_side_uses_an_unbound_variable();
       if (node.size != 1 || node.dtypes != pat::kEveryDType ||
@@ -260,7 +249,7 @@ template <size_t RuleNumber>
 constexpr void check_not_late(const pat::PatNode* nodes, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const OpSet& ops = nodes[i].ops;
-    if (nodes[i].kind == pat::NodeKind::Node && !ops.empty() && (ops | kLateOps) == kLateOps)
+    if (nodes[i].kind == pat::NodeKind::Node && (ops | kLateOps) == kLateOps)
       pattern_error::late_op_needs_late_rules();
   }
 }

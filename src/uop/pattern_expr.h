@@ -50,7 +50,6 @@ enum class NodeKind : uint8_t {
   Literal,  // a Const numerically equal to `literal`
   Number,   // a Const that is not Invalid
   Invalid,  // the Invalid constant
-  Choice,   // one of the sub-patterns
 };
 
 enum class SrcMode : uint8_t {
@@ -254,7 +253,7 @@ constexpr auto make_node(OpSet ops, const S&... srcs) {
   p.n[0].size = static_cast<uint8_t>(kNodes);
   [[maybe_unused]] int at = 1;
   (append(p, at, srcs), ...);
-  if (!ops.empty() && !some_op_takes(ops, p.n[0])) pattern_error::op_has_another_number_of_sources();
+  if (!some_op_takes(ops, p.n[0])) pattern_error::op_has_another_number_of_sources();
   return p;
 }
 
@@ -313,7 +312,7 @@ constexpr pat::Unlisted any_srcs() { return {pat::SrcMode::Any}; }
 constexpr pat::Unlisted no_srcs() { return {pat::SrcMode::Exact}; }
 // Stands alone: every source matches `p`, a pattern of one unnamed node.
 constexpr pat::EachSrc each_src(const pat::Pat<1>& p) {
-  if (p.n[0].var >= 0 || p.n[0].kind == pat::NodeKind::Choice) pattern_error::each_src_takes_one_plain_node();
+  if (p.n[0].var >= 0) pattern_error::each_src_takes_one_plain_node();
   return {p};
 }
 
@@ -329,15 +328,6 @@ constexpr auto any_op(const S&... srcs) {
   return pat::pattern_detail::make_node(Ops, static_cast<const pat::SourceOf<S>&>(pat::to_source(srcs))...);
 }
 
-// The first alternative that matches, each with bindings of its own.
-template <pat::Operand... P>
-constexpr auto one_of(const P&... alternatives) {
-  auto r = pat::pattern_detail::make_node(
-      OpSet{}, static_cast<const pat::SourceOf<P>&>(pat::to_source(alternatives))...);
-  r.n[0].kind = pat::NodeKind::Choice;
-  return r;
-}
-
 // Both orders of the sources of every commutative op of `p` that may come in both: an op with a constant on
 // the right has one order only.
 template <int N>
@@ -348,8 +338,7 @@ constexpr pat::Pat<N> either_order(pat::Pat<N> p) {
     if (!pat::all_commutative(n)) continue;
     const pat::PatNode *left = &p.n[i + 1], *right = left + left->size;
     found = true;
-    n.either =
-        !(pat::is_constant(*right) && left->kind != pat::NodeKind::Choice) && !pat::same_pattern(left, right);
+    n.either = !pat::is_constant(*right) && !pat::same_pattern(left, right);
   }
   if (!found) pattern_error::either_order_finds_no_commutative_op();
   return p;
@@ -436,16 +425,6 @@ constexpr auto where(const A& condition, const B& yes, const C& no) {
 template <Pattern P>
 constexpr auto cast(const P& p, DType d) {
   return op<Op::Cast>(p).dtype(d);
-}
-// The pattern itself or a Cast of it.
-template <Pattern P>
-constexpr auto or_casted(const P& p) {
-  return one_of(p, op<Op::Cast>(p));
-}
-// The pattern itself or an After around it.
-template <Pattern P>
-constexpr auto or_after(const P& p) {
-  return one_of(p, op<Op::After>(p, any_srcs()));
 }
 
 }  // namespace pat

@@ -9,7 +9,7 @@ using namespace pat;
 #ifdef CONTROL
 constexpr auto kRules = rules(rule((x + y).as(z) / 2, z));
 #else
-constexpr auto kRules = rules(rule(one_of(x, y + 1).as(z) / 2, z));
+constexpr auto kRules = rules(rule((x + y).as(w).as(z) / 2, z));
 #endif
 static_assert(kRules.rules.size() == 1);
 

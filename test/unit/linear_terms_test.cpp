@@ -81,15 +81,6 @@ TEST_CASE("divide_exact") {
   CHECK(quotient("a*10-1", "a*10") == "none");
 }
 
-TEST_CASE("pop_const takes the constant or the identity") {
-  const auto [u, c] = pop_const(read("a+5"), Op::Add);
-  CHECK(u == read("a"));
-  CHECK(c == Scalar(5));
-  CHECK(pop_const(read("a"), Op::Add).second == Scalar(0));
-  CHECK(pop_const(read("a"), Op::Mul).second == Scalar(1));
-  CHECK(pop_const(read("a*7"), Op::Mul).second == Scalar(7));
-}
-
 TEST_CASE("equal sums have one normal form") {
   const char* forms[] = {"a+b*2+y*-1+3", "3+b+a-y+b", "(y*-2+a*2+b*4+6)//2", "b-(y-a)+(b+3)",
                          "max(y,y)*-1+(a+3)+b*2"};

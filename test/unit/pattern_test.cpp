@@ -98,25 +98,6 @@ TEST_CASE("forms of a left side") {
   CHECK(count_forms(either_order(x + c0)) == 1);
   CHECK(count_forms(either_order(x * y + x * z)) == 8);
   CHECK(count_forms(either_order(x * c0 + x * c1)) == 2);
-  CHECK(count_forms(one_of(x + y, x * y, x & y)) == 3);
-  CHECK(count_forms(one_of(either_order(x + y), x << y, one_of(x % y, x / y))) == 5);
-}
-
-TEST_CASE("one_of tries alternatives in order, each with its own bindings") {
-  const UOp p = node("p"), q = node("q");
-  static constexpr auto kSet = ONE(one_of(x + y, y * x), x);
-  CHECK(run(kSet, p + q) == p);
-  CHECK(run(kSet, p * q) == q);
-  CHECK_FALSE(run(kSet, p % q));
-  const UOp wide = cast(p, DType::Int32);
-  CHECK(MATCHES(wide % 4, or_casted(x) % 4));
-  CHECK(run(ONE(op<Op::Sqrt>(or_casted(x + y).as(z)), z), alu(Op::Sqrt, {cast(p + q, DType::Float32)})) ==
-        cast(p + q, DType::Float32));
-  const UOp buffer = param(0, {4}, DType::Float32), done = sink(std::vector<UOp>{p});
-  CHECK(MATCHES(alu(Op::Index, {UOp::make(Op::After, {buffer, done}), q}),
-                op<Op::Index>(or_after(op<Op::Param>()), x)));
-  CHECK(MATCHES(index(buffer, q), op<Op::Index>(or_after(op<Op::Param>()), x)));
-  CHECK_FALSE(MATCHES(index(buffer, q), op<Op::Index>(op<Op::After>(), x)));
 }
 
 TEST_CASE("numbers of sources") {
@@ -164,11 +145,9 @@ TEST_CASE("dtypes, predicates and conditions") {
 }
 
 TEST_CASE("a match gives the root, the bindings and the context") {
-  static constexpr auto kSet = ONE(one_of((x + y).as(z) % c0, x / c0), fn([](const Match& m) {
-                                     CHECK(m.has(y) == m.has(z));
-                                     CHECK_FALSE(m.has(u));
+  static constexpr auto kSet = ONE((x + y).as(z) % c0, fn([](const Match& m) {
                                      CHECK(m[c0] == m.root().src(1));
-                                     if (m.has(z)) CHECK(m[z] == m.root().src(0));
+                                     CHECK(m[z] == m.root().src(0));
                                      m.ctx<std::vector<UOp>>().push_back(m.root());
                                      return m[x];
                                    }));
@@ -176,11 +155,10 @@ TEST_CASE("a match gives the root, the bindings and the context") {
   const UOp p = node("p"), q = node("q");
   std::vector<UOp> seen;
   CHECK(matcher.rewrite((p + q) % 7, seen) == p);
-  CHECK(matcher.rewrite(q / 7, seen) == q);
-  CHECK(seen == std::vector<UOp>{(p + q) % 7, q / 7});
+  CHECK(seen == std::vector<UOp>{(p + q) % 7});
   int other = 0;
-  CHECK_THROWS_AS(matcher.rewrite(q / 7, other), InternalError);
-  CHECK_THROWS_AS(matcher.rewrite(q / 7), InternalError);
+  CHECK_THROWS_AS(matcher.rewrite((p + q) % 7, other), InternalError);
+  CHECK_THROWS_AS(matcher.rewrite((p + q) % 7), InternalError);
   // An unbound variable is caught, and the error names the rule.
   const std::string text = test::thrown<InternalError>([&] {
                              run(ONE(x / c0, fn([](const Match& m) { return m[y]; })), q / 7);
@@ -331,9 +309,6 @@ TEST_CASE("rule statistics") {
   Matcher<UOp>(kSet).rewrite(node("p") + 1);
   CHECK(count_of("drop a constant") == 3);
   CHECK(count_of("never used here") == 0);
-  CHECK(test::contains(rule_stats_text(), "test/unit/pattern_test.cpp:"));
-  CHECK(test::contains(rule_stats_text(), "(drop a constant)"));
-  CHECK(test::contains(rule_stats_text(), "unused"));
 }
 
 TEST_CASE("two rules on one line are counted apart") {
@@ -388,7 +363,7 @@ TEST_CASE("dispatch agrees with trying every rule, on random graphs") {
       rule(x + c0 + c1, fn(whole)), rule((x + y) * c0, fn(whole)), rule(either_order(x * y + x), fn(whole)),
       rule(where(b, x, x), fn(whole)), rule(where(b, y, c0), fn(whole)), rule(lt(x + c0, c1), fn(whole)),
       rule(op<Op::Sink>(x, x, any_srcs()), fn(whole)), rule(op<Op::Sink>(no_srcs()), fn(whole)),
-      rule(any_op<kAluOps>(c0, any_srcs()), fn(whole)), rule(one_of(x * 1, x / 1, maximum(x, 2)), fn(whole)),
+      rule(any_op<kAluOps>(c0, any_srcs()), fn(whole)), rule(maximum(x, 2), fn(whole)),
       rule(op<Op::Sink>(x, y), fn(whole)), rule(op<Op::CmpNe>(x, op<Op::CmpNe>()), fn(whole)),
       rule(x % x % y, fn(whole)));
   const Matcher<UOp> matcher(kSet);
