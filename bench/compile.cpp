@@ -2,9 +2,8 @@
 // first run costs before the machine-code compiler starts. Every distinct kernel is lowered once, as the
 // engine does.
 #include "codegen/actions.h"
-#include "codegen/expand.h"
-#include "codegen/heuristic.h"
 #include "codegen/lower.h"
+#include "codegen/passes.h"
 #include "renderer/llvm.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"

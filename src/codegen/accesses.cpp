@@ -1,7 +1,7 @@
 #include "codegen/accesses.h"
 
 #include "codegen/kernel_parts.h"
-#include "codegen/vectorize.h"
+#include "uop/comparison.h"
 
 namespace lathe {
 

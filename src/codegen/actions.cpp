@@ -1,9 +1,9 @@
 #include "codegen/actions.h"
 
 #include "codegen/kernel_parts.h"
-#include "codegen/rebuild.h"
 #include "codegen/stage.h"
-#include "uop/arg_names.h"
+#include "uop/arg_kind.h"
+#include "uop/rebuild.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,10 +1,8 @@
-#include "codegen/heuristic.h"
-
 #include "base/knobs.h"
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
-#include "codegen/merge_ranges.h"
+#include "codegen/passes.h"
 #include "codegen/stage.h"
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 #include "codegen/kernel_parts.h"
 
+#include "uop/linear_terms.h"
+#include "uop/rebuild.h"
+
 #include <algorithm>
 
 namespace lathe {
@@ -9,6 +12,13 @@ SmallVec<UOp, 8> joined(const UOp& first, std::span<const UOp> rest) {
   SmallVec<UOp, 8> out{first};
   for (const UOp& u : rest) out.push_back(u);
   return out;
+}
+
+// Coefficient of `r` in one product term, or nothing.
+std::optional<int64_t> coefficient(const UOp& term, const UOp& r) {
+  if (term == r) return 1;
+  if (term.op() == Op::Mul && term.src(0) == r && term.src(1).is_const()) return term.src(1).value().as_i64();
+  return {};
 }
 
 }  // namespace
@@ -69,6 +79,46 @@ UOp fold_lanes(Op op, UOp v) {
 
 Scalar neutral_element(Op op, DType d) {
   return op == Op::Max ? min_value(d) : Scalar(op == Op::Mul ? 1 : 0);
+}
+
+UOp at_values(const UOp& u, std::span<const UOp> ranges, std::span<const int64_t> values) {
+  if (ranges.empty()) return u;
+  Rebuilt done;
+  for (size_t i = 0; i < ranges.size(); i++) done.set(ranges[i], constant(Scalar(values[i])));
+  auto depends = [&](const UOp& n) {
+    if (done.contains(n)) return false;
+    for (const Node* r : n.ranges())
+      for (const UOp& q : ranges)
+        if (r == q.node()) return true;
+    return false;
+  };
+  for (const UOp& n : toposort(u, depends)) done.set(n, done.over_sources(n));
+  return done.of(u);
+}
+
+void for_each_combination(std::span<const UOp> ranges, FunctionRef<void(std::span<const int64_t>)> f) {
+  std::vector<int64_t> values(ranges.size(), 0);
+  for (;;) {
+    f(values);
+    size_t k = ranges.size();
+    while (k > 0 && ++values[k - 1] == ranges[k - 1].src(0).value().as_i64()) values[--k] = 0;
+    if (k == 0) return;
+  }
+}
+
+std::optional<Linear> linear_in(const UOp& index, const UOp& r) {
+  if (!is_open(index, r)) return Linear{index, 0};
+  Linear out{{}, 0};
+  for (const UOp& t : split_operands(index, Op::Add)) {
+    if (!is_open(t, r))
+      out.base = out.base ? out.base + t : t;
+    else if (const auto c = coefficient(t, r))
+      out.stride += *c;
+    else
+      return {};
+  }
+  if (!out.base) out.base = constant(0);
+  return out;
 }
 
 }  // namespace lathe

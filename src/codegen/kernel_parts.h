@@ -1,6 +1,10 @@
 // Pieces of kernel bodies that several passes build.
 #pragma once
+#include "base/function_ref.h"
 #include "uop/uop.h"
+
+#include <optional>
+#include <span>
 
 namespace lathe {
 
@@ -23,5 +27,17 @@ UOp first_elements(const UOp& memory, int64_t lanes, const UOp& zero);
 UOp fold_lanes(Op op, UOp v);
 // Starting value of a reduction.
 Scalar neutral_element(Op op, DType d);
+
+// `u` with Ranges replaced by values, sharing everything that does not depend on them.
+UOp at_values(const UOp& u, std::span<const UOp> ranges, std::span<const int64_t> values);
+// Calls `f` with every combination of values of `ranges` (constant sizes), the last range fastest.
+void for_each_combination(std::span<const UOp> ranges, FunctionRef<void(std::span<const int64_t>)> f);
+
+// index = base + r * stride with `base` free of `r`; nothing when the index is not linear in `r`.
+struct Linear {
+  UOp base;
+  int64_t stride;
+};
+std::optional<Linear> linear_in(const UOp& index, const UOp& r);
 
 }  // namespace lathe

@@ -1,6 +1,5 @@
-#include "codegen/linearize.h"
-
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
+#include "uop/rebuild.h"
 
 #include <algorithm>
 #include <set>

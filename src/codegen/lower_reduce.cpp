@@ -1,8 +1,6 @@
-#include "codegen/lower_reduce.h"
-
 #include "codegen/actions.h"
-#include "codegen/expand.h"
 #include "codegen/kernel_parts.h"
+#include "codegen/passes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,6 @@
-#include "codegen/merge_ranges.h"
-
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
+#include "codegen/passes.h"
 #include "uop/simplify.h"
 
 #include <algorithm>

@@ -1,11 +1,14 @@
-// Runs the passes of lowering: dumps, times and verifies each.
+// The passes that turn a kernel body into the program of a target, in their order (codegen/lower.cpp), and
+// what runs them.
 #pragma once
 #include "renderer/target.h"
+#include "uop/pattern.h"
 #include "uop/spec.h"
-#include "uop/uop.h"
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace lathe {
 
@@ -18,5 +21,125 @@ struct Pass {
 // Runs them in order. PASS_OFF leaves passes out by name, DEBUG >= 6 prints each result that changed,
 // PASS_TIME=1 times, SPEC >= 1 verifies after each pass and names it in the error.
 UOp run_passes(const UOp& body, const Target& target, std::span<const Pass> passes);
+
+// A Range whose values above (below) some number add nothing to any reduction over it and reach no Store,
+// because gates or selections of 0 say so, gets a smaller end (and an offset). A range of one value becomes
+// that value. For kernel bodies with simplified gates. Shown by test/unit/shrink_ranges_test.cpp.
+UOp shrink_ranges(const UOp& body);
+
+// Merges adjacent loops of an End or Reduce where every access moves through them with one stride. Shown by
+// test/golden/codegen/merge_ranges.txt.
+UOp merge_ranges(const UOp& body);
+
+// Applies actions chosen from shapes, strides and the target's registers and caches. The order of every sum
+// is the same for any number of threads. With NOOPT=1 nothing is applied; a schedule given in the KernelArg
+// is applied as it is.
+UOp optimise(const UOp& body, const Target& target);
+
+// After this pass no Upcast range is left: each End over them holds a Group with one effect for every
+// combination of their values. Shown by test/golden/codegen/expand.txt.
+UOp expand_upcasts(const UOp& body);
+
+// After this pass no Invalid is left. A gated index becomes the gate of its Load (alternative 0) or Store, a
+// gated value becomes 0 where the gate is false, and Where(g, load, c) over a load with the same gate becomes
+// the load with the alternative c. Best run before vectorising: a gate inside an index hides that lanes are
+// contiguous. Shown by test/unit/decompose_gates.cpp.
+UOp move_gates(const UOp& sink, const Target& target);
+
+// After this pass no Reduce is left. Each keeps its running value in a Reg Buffer; reductions over the same
+// ranges in the same place share one loop, Unroll ranges become a chain inside it and a Vector range becomes
+// lanes that are folded after it. Shown by test/golden/codegen/lower_reduce.txt.
+UOp lower_reduces(const UOp& body);
+
+// After this pass no Vector range is left: what depended on it has shape (n,). Accesses that move by one
+// element a lane become contiguous vector accesses (Shrink), others gather or scatter. Shown by
+// test/golden/codegen/vectorize.txt.
+UOp vectorize(const UOp& body);
+
+// After this pass no value has a weak dtype. An integer expression gets int32 when it and everything it is
+// computed from fits, else int64; a float expression gets the default float, or the wider type that a Cast, a
+// Store or an operand asks for; a literal takes the dtype of its neighbour. Comparisons use a type that holds
+// both sides. An index into a buffer of at most 2^31 elements is int32: arithmetic modulo 2^32 cannot change
+// an index that is in bounds. Shown by test/unit/decompose_index_types.cpp.
+UOp commit_weak_types(const UOp& sink, const Target& target);
+
+// After this pass no value and no memory has an 8-bit float, float16 or bfloat16 that the target does not
+// support. Memory becomes uint8 or uint16 of the same layout; values are computed in float32 and rounded to
+// the narrow type after every operation, so results are those of the reference ALU bit for bit. Nor is there
+// a cast that machines lack: from float64 to a narrow float, or from a float to uint64. Runs after
+// commit_weak_types and move_gates, before decompose_float. Shown by test/unit/decompose_dtype.cpp.
+UOp decompose_dtype(const UOp& sink, const Target& target);
+
+// The code (uint32) of a float32 value in `d`, rounded to nearest even, and back. Formats: number_formats.h.
+UOp encode_expression(const UOp& x, DType d);
+UOp decode_expression(const UOp& code, DType d);
+
+// After this pass no Exp2, Log2, Sin, Pow, Sqrt, Trunc and Reciprocal is left that the target lacks. Knob
+// TRANSCENDENTAL: 2 replaces Exp2, Log2, Sin and Pow on every target, 0 leaves them. float32 and float64 are
+// computed as they are (see transcendental.h), narrower types in float32. Pow of float32 is computed in
+// float64 where the target has it and is exact to one rounding; pow of float64 loses about as many bits as
+// its exponent has. A sin whose angle may be huge gets a loop that runs once where some lane is, else not at
+// all. exp2(x * log2(e) * ±2^k) and sin(pi/2 - x) are computed as exp and cos of x, without rounding the
+// argument. Figures: docs/accuracy.md.
+// Shown by test/unit/decompose_float.cpp and decompose_sin.cpp.
+UOp decompose_float(const UOp& sink, const Target& target);
+
+// An upper bound of |u| for finite values of what it is computed from, infinite where none shows.
+double largest_magnitude(const UOp& u);
+
+// After this pass no FloorDiv and no FloorMod is left, and of the target's missing ops no integer Pow and no
+// Threefry:
+// - division by 2^k becomes a shift, the remainder a mask; other divisions become CDiv and CMod where the
+//   signs are known, else one CDiv of a non-negative number. A divisor that may be 0 or -1 is replaced by 1
+//   where it is, so that the instruction cannot trap: x//0 and x%0 have no meaning, but no consequence
+//   either.
+// - with the knob DISABLE_FAST_IDIV=0, division by a constant becomes a multiplication and a shift.
+// - Shl and Shr by a count that may reach the width shift all bits out, on every machine.
+// - sums, products and maxima of booleans become Or and And.
+// - Threefry becomes 32-bit additions, rotations and exclusive ors.
+// Shown by test/unit/decompose_int.cpp.
+UOp decompose_int(const UOp& sink, const Target& target);
+RuleView<UOp> int_rule_set();  // the rules of it
+
+// floor(x / divisor) == (x * multiplier) >> shift for all x in [0, largest].
+struct MagicDivision {
+  int128 multiplier;
+  int shift;
+};
+// Nothing where no multiplier below 2^127 serves. Source: Warren, "Hacker's Delight", section 10-9.
+std::optional<MagicDivision> magic_division(int128 largest, int128 divisor);
+
+// After this pass no value and no memory is int64 or uint64, where the target does not support those. Memory
+// of n elements becomes 2n words of uint32, the low word of element i at 2i and the high one at 2i+1; a value
+// becomes two words, and results are those of native arithmetic bit for bit. Coordinates use the low word.
+// Quotients are 64 steps of shift and subtract, unless both numbers are known to fit 32 bits.
+// UserError: buffers of more than 2^31 words, coordinates of larger ones, loops and variables that reach
+// beyond int32, and the bits of float64. Runs after decompose_int, before use_native_ops. Shown by
+// test/unit/decompose_long.cpp.
+UOp decompose_long(const UOp& sink, const Target& target);
+
+// Half and float arguments become images of the best size for what the kernel reads of them, where there is a
+// size, every access is one of four elements from a multiple of 4 under one gate (0 where it fails), and the
+// kernel does not both read and write the argument. Image values are float: half is cast at the access, and
+// nothing is left of a cast to half and back. `alignment` as in `image_sizes`; for kernels with lanes whose
+// literals are weak still. Shown by test/unit/image_test.cpp.
+UOp use_images(const UOp& sink, int64_t alignment);
+
+// Brings Sub, Neg, FDiv, CmpEq, MulAcc and Shl back where the target has them and takes Sub, Neg, CmpEq and
+// Max away where it does not. MulAcc is made of floats only, and only on targets that round it once in one
+// instruction. A product with a reciprocal becomes a division only where both are computed equally often: one
+// reciprocal outside a loop is cheaper than a division inside. Shown by test/unit/decompose_late_rules.cpp.
+UOp use_native_ops(const UOp& sink, const Target& target);
+
+// The rules of it, and what their conditions ask for as Match::ctx.
+RuleView<UOp> native_op_rule_set();
+struct LateContext {
+  const Target& target;
+};
+
+// Every node of the lowered kernel in an order that can be printed: sources before users, each node inside
+// exactly the loops it depends on, one loop a Range. Values that do not depend on a loop are computed before
+// it.
+std::vector<UOp> linearize(const UOp& body);
 
 }  // namespace lathe

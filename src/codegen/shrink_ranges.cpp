@@ -1,8 +1,7 @@
-#include "codegen/shrink_ranges.h"
-
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
-#include "uop/eval.h"
+#include "codegen/passes.h"
+#include "uop/comparison.h"
 #include "uop/gates.h"
 #include "uop/simplify.h"
 

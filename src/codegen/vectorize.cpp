@@ -1,19 +1,10 @@
-#include "codegen/vectorize.h"
-
 #include "codegen/kernel_parts.h"
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
 #include "renderer/program.h"
-#include "uop/linear_terms.h"
+#include "uop/rebuild.h"
 
 namespace lathe {
 namespace {
-
-// Coefficient of `r` in one product term, or nothing.
-std::optional<int64_t> coefficient(const UOp& term, const UOp& r) {
-  if (term == r) return 1;
-  if (term.op() == Op::Mul && term.src(0) == r && term.src(1).is_const()) return term.src(1).value().as_i64();
-  return {};
-}
 
 class Vectorizer {
  public:
@@ -62,21 +53,6 @@ class Vectorizer {
 };
 
 }  // namespace
-
-std::optional<Linear> linear_in(const UOp& index, const UOp& r) {
-  if (!is_open(index, r)) return Linear{index, 0};
-  Linear out{{}, 0};
-  for (const UOp& t : split_operands(index, Op::Add)) {
-    if (!is_open(t, r))
-      out.base = out.base ? out.base + t : t;
-    else if (const auto c = coefficient(t, r))
-      out.stride += *c;
-    else
-      return {};
-  }
-  if (!out.base) out.base = constant(0);
-  return out;
-}
 
 UOp vectorize(const UOp& body) { return Vectorizer().run(body); }
 

@@ -1,8 +1,6 @@
 #include "golden/gates.h"
 
-#include "codegen/decompose/index_types.h"
-#include "codegen/decompose/move_gates.h"
-#include "codegen/linearize.h"
+#include "codegen/passes.h"
 #include "golden/golden.h"
 #include "runtime/interp/executor.h"
 #include "uop/gates.h"

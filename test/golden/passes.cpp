@@ -1,9 +1,6 @@
+#include "codegen/passes.h"
+
 #include "codegen/actions.h"
-#include "codegen/expand.h"
-#include "codegen/linearize.h"
-#include "codegen/lower_reduce.h"
-#include "codegen/merge_ranges.h"
-#include "codegen/vectorize.h"
 #include "golden/golden.h"
 #include "schedule/schedule.h"
 #include "uop/access_bounds.h"

@@ -1,8 +1,7 @@
 // Proves rewrite rules: of every declarative rule, for every choice of ops, orders and dtypes it applies to,
 // z3 is asked for values that tell the two sides apart.
 #include "base/mmap.h"
-#include "codegen/decompose/decompose_int.h"
-#include "codegen/decompose/late_rules.h"
+#include "codegen/passes.h"
 #include "proof/instances.h"
 #include "uop/print.h"
 #include "uop/simplify.h"

@@ -1,6 +1,6 @@
 // Linear programs for targets that lack some of their types.
 #pragma once
-#include "codegen/decompose/decompose_dtype.h"
+#include "codegen/passes.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "codegen/decompose/decompose_dtype.h"
+#include "codegen/passes.h"
 
 #include <bit>
 #include <cmath>

@@ -1,9 +1,7 @@
-#include "codegen/decompose/decompose_float.h"
-
 #include "base/knobs.h"
-#include "codegen/decompose/late_rules.h"
 #include "codegen/decompose/transcendental.h"
 #include "codegen/decompose/typed.h"
+#include "codegen/passes.h"
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "codegen/decompose/move_gates.h"
+#include "codegen/passes.h"
 
 #include "support/evaluate.h"
 #include "support/test.h"

@@ -1,5 +1,5 @@
 #include "base/knobs.h"
-#include "codegen/decompose/index_types.h"
+#include "codegen/passes.h"
 
 #include "support/evaluate.h"
 #include "support/test.h"

@@ -1,6 +1,5 @@
-#include "codegen/decompose/decompose_int.h"
-
 #include "base/knobs.h"
+#include "codegen/passes.h"
 
 #include <array>
 

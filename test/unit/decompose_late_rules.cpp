@@ -1,4 +1,4 @@
-#include "codegen/decompose/late_rules.h"
+#include "codegen/passes.h"
 
 #include "support/evaluate.h"
 #include "support/test.h"

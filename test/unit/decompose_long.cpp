@@ -1,9 +1,7 @@
 // 64-bit integers as pairs of words: the arithmetic on single values, then whole kernels on every device.
-#include "codegen/decompose/decompose_long.h"
-
 #include "base/knobs.h"
-#include "codegen/decompose/decompose_int.h"
 #include "codegen/lower.h"
+#include "codegen/passes.h"
 #include "runtime/device.h"
 #include "tensor/tensor.h"
 

@@ -1,6 +1,6 @@
 // Kernels with sin, whose huge angles are reduced in a loop of their own, run whole.
-#include "codegen/decompose/decompose_float.h"
 #include "codegen/lower.h"
+#include "codegen/passes.h"
 #include "runtime/interp/executor.h"
 #include "uop/simplify.h"
 #include "uop/spec.h"

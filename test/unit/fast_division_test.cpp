@@ -1,6 +1,6 @@
 // Division by constants with DISABLE_FAST_IDIV off and on, over whole types where that is feasible.
 #include "base/knobs.h"
-#include "codegen/decompose/decompose_int.h"
+#include "codegen/passes.h"
 #include "tensor/tensor.h"
 #include "uop/number_formats.h"
 

@@ -1,9 +1,6 @@
 #include "uop/image.h"
 
-#include "codegen/decompose/index_types.h"
-#include "codegen/decompose/move_gates.h"
-#include "codegen/decompose/use_images.h"
-#include "codegen/linearize.h"
+#include "codegen/passes.h"
 #include "renderer/renderer.h"
 #include "runtime/device.h"
 #include "runtime/interp/executor.h"

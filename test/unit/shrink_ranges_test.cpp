@@ -1,10 +1,5 @@
-#include "codegen/shrink_ranges.h"
-
 #include "codegen/actions.h"
-#include "codegen/decompose/index_types.h"
-#include "codegen/decompose/move_gates.h"
-#include "codegen/linearize.h"
-#include "codegen/lower_reduce.h"
+#include "codegen/passes.h"
 #include "runtime/interp/executor.h"
 #include "uop/gates.h"
 #include "uop/simplify.h"

@@ -1,8 +1,7 @@
-#include "codegen/decompose/decompose_dtype.h"
-
 #include "codegen/decompose/typed.h"
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
 #include "uop/number_formats.h"
+#include "uop/rebuild.h"
 
 #include <cmath>
 #include <limits>

@@ -1,9 +1,8 @@
-#include "codegen/decompose/decompose_float.h"
-
 #include "base/knobs.h"
 #include "codegen/decompose/transcendental.h"
 #include "codegen/decompose/typed.h"
 #include "codegen/kernel_parts.h"
+#include "codegen/passes.h"
 #include "uop/rewrite.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-#include "codegen/decompose/decompose_int.h"
-
 #include "base/knobs.h"
 #include "codegen/decompose/typed.h"
+#include "codegen/passes.h"
 #include "uop/rewrite.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-#include "codegen/decompose/decompose_long.h"
-
 #include "codegen/decompose/typed.h"
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
+#include "uop/rebuild.h"
 #include "uop/spec_rules.h"
 
 #include <unordered_map>

@@ -1,8 +1,7 @@
-#include "codegen/decompose/index_types.h"
-
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
 #include "renderer/program.h"
 #include "uop/linear_terms.h"
+#include "uop/rebuild.h"
 
 #include <unordered_map>
 

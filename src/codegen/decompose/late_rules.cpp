@@ -1,7 +1,6 @@
-#include "codegen/decompose/late_rules.h"
-
 #include "codegen/decompose/typed.h"
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
+#include "uop/rebuild.h"
 #include "uop/rewrite.h"
 
 #include <cmath>

@@ -1,5 +1,4 @@
-#include "codegen/decompose/move_gates.h"
-
+#include "codegen/passes.h"
 #include "renderer/program.h"
 #include "uop/linear_terms.h"
 

@@ -1,9 +1,8 @@
-#include "codegen/decompose/use_images.h"
-
-#include "codegen/rebuild.h"
+#include "codegen/passes.h"
 #include "uop/gates.h"
 #include "uop/image.h"
 #include "uop/linear_terms.h"
+#include "uop/rebuild.h"
 #include "uop/simplify.h"
 
 #include <algorithm>
