@@ -10,7 +10,7 @@ std::vector<Access> kernel_accesses(const UOp& body) {
   for (const UOp& u : toposort(body)) {
     if ((u.op() != Op::Load && u.op() != Op::Store) || u.src(0).op() != Op::Index) continue;
     UOp i = u.src(0).src(1);
-    if (i.op() == Op::Where && i.src(2).is_invalid()) i = i.src(1);
+    if (is_gated(i)) i = UOp(i.src(1));
     out.push_back({i, u.src(0).dtype(), u.op() == Op::Store, trips_of(u)});
   }
   return out;

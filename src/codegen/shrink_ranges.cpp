@@ -46,7 +46,7 @@ class LiveValues {
   }
   Live of_address(const UOp& address) const {
     const UOp* i = address.op() == Op::Index ? &address.src(1) : nullptr;
-    return i && i->op() == Op::Where && i->src(2).is_invalid() ? where_holds(i->src(0)) : all_;
+    return i && is_gated(*i) ? where_holds(i->src(0)) : all_;
   }
 
   Live of_effects(const UOp& effect) const {

@@ -2,6 +2,7 @@
 
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
+#include "uop/comparison.h"
 
 #include <algorithm>
 
@@ -40,9 +41,7 @@ std::vector<UOp> stageable_loads(const UOp& body) {
   std::vector<UOp> out;
   for (const UOp& u : toposort(body)) {
     if (u.op() != Op::Load || u.src(0).op() != Op::Index || u.src(0).src(0).op() != Op::Param) continue;
-    const UOp& i = u.src(0).src(1);
-    const bool gated = i.op() == Op::Where && i.src(2).is_invalid();
-    if (!gated && u.n_srcs() == 1) out.push_back(u);
+    if (!is_gated(u.src(0).src(1)) && u.n_srcs() == 1) out.push_back(u);
   }
   return out;
 }

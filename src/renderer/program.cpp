@@ -68,22 +68,6 @@ int64_t lanes_of(const UOp& u) {
   return u.shape()[0].value();
 }
 
-const UOp& strip_after(const UOp& u) {
-  const UOp* p = &u;
-  while (p->op() == Op::After) p = &p->src(0);
-  return *p;
-}
-
-bool is_memory(const UOp& u) {
-  const UOp& base = strip_after(u);
-  return base.op() == Op::Buffer || (base.op() == Op::Param && base.param().space != AddrSpace::Alu);
-}
-
-bool is_address(const UOp& u) {
-  const UOp& base = strip_after(u);
-  return (base.op() == Op::Index || base.op() == Op::Shrink) && is_memory(base.src(0));
-}
-
 Address address_of(const UOp& address) {
   CHECK(is_address(address), "{} is not an address", op_name(address.op()));
   const UOp& u = strip_after(address);

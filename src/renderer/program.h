@@ -1,6 +1,7 @@
 // Facts about linear programs that every text renderer needs.
 #pragma once
 #include "renderer/renderer.h"
+#include "uop/spec_rules.h"
 
 #include <cstdint>
 #include <optional>
@@ -14,12 +15,6 @@ namespace lathe {
 
 // 0 for a scalar, n for a vector of shape (n,).
 int64_t lanes_of(const UOp& u);
-// `u` without the Afters around it.
-const UOp& strip_after(const UOp& u);
-// A Global Param or a Buffer, possibly behind Afters.
-bool is_memory(const UOp& u);
-// An Index or Shrink that names memory, not lanes of a value; possibly behind Afters.
-bool is_address(const UOp& u);
 
 struct Address {
   UOp buffer;         // Param or Buffer

@@ -117,7 +117,7 @@ class Extent {
   // False where bits are reinterpreted.
   bool collect(std::span<const UOp> roots) {
     std::unordered_map<const Node*, size_t> position;
-    for (const UOp& u : toposort(sink(roots), [](const UOp& n) { return !spec_is_address(n); })) {
+    for (const UOp& u : toposort(sink(roots), [](const UOp& n) { return !is_address(n); })) {
       Item item{u, Kind::Value, false, -1, 0, {}};
       for (const UOp& s : u.srcs())
         if (const auto it = position.find(s.node()); it != position.end()) item.srcs.push_back(it->second);
@@ -368,7 +368,7 @@ void check_scalar(Access a, bool must_prove) {
   const std::optional<Bounds> bounds = bounds_under(gate, a.index);
   if (!bounds || is_inside(*bounds, a.limit)) return;
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
-  if (const UOp* mask = scattered_mask(toposort(a.index, [](const UOp& u) { return !spec_is_address(u); })))
+  if (const UOp* mask = scattered_mask(toposort(a.index, [](const UOp& u) { return !is_address(u); })))
     refuse(a, gate, fmt::format("mask {} unsupported, only 2^k-1 and -2^k", mask->value().to_string()));
   const Extent extent(a.index, clauses, must_prove ? kMaxPoints : kTrials);
   if (extent.verdict() == Extent::Verdict::Never || extent.verdict() == Extent::Verdict::Unchecked) return;
@@ -403,11 +403,10 @@ UOp lane_of(const UOp& root, size_t i) {
 }
 
 void check_access(const UOp& u, bool must_prove) {
-  if (!spec_is_address(u.src(0))) return;
-  UOp address = u.src(0);
-  while (address.op() == Op::After) address = address.src(0);
-  Access a{u, address.src(0), {}, {}, 0};
-  while (a.memory.op() == Op::After) a.memory = a.memory.src(0);
+  if (!is_address(u.src(0))) return;
+  const UOp& address = strip_after(u.src(0));
+  Access a{u, strip_after(address.src(0)), {}, {}, 0};
+  if (is_image(a.memory)) return;
   const bool is_run = address.op() == Op::Shrink;
   a.index = is_run ? address.src(1).src(0) : address.src(1);
   const int64_t run = is_run ? address.src(2).src(0).value().as_i64() : 1;

@@ -149,6 +149,11 @@ UOp negated(const UOp& u) {
   return is_not ? u.src(0) : UOp();
 }
 
+UOp opposite(const UOp& u) {
+  const UOp inner = negated(u);
+  return inner ? inner : logical_not(u);
+}
+
 std::optional<BoundClause> bound_clause(const UOp& clause) {
   const UOp inner = negated(clause);
   const UOp& cmp = inner ? inner : clause;

@@ -27,5 +27,12 @@ std::optional<BoundClause> bound_clause(const UOp& clause);
 
 // The node that `u` is the logical not of, or null.
 UOp negated(const UOp& u);
+// The logical not of `u`, without a double one.
+UOp opposite(const UOp& u);
+
+// g ? x : Invalid
+inline bool is_gated(const UOp& u) {
+  return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid();
+}
 
 }  // namespace lathe

@@ -1,5 +1,4 @@
-#include "uop/divmod.h"
-
+#include "uop/fold.h"
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
 

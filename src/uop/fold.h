@@ -25,4 +25,22 @@ UOp lift_to_index(const Match& m);  // op(cast(x), cast(y)) of weakints -> cast(
 UOp select_by_gate(const Match& m);   // g ? load(gated by h) : 0 -> the load, gated by clauses of g as well
 UOp conjoin_by_gate(const Match& m);  // the same for g & load(gated by h) of bools
 
+// ---- divmod.cpp: floor division and modulo of index expressions ----
+// A simpler form of a weakint FloorDiv or FloorMod whose sources are simplified, or null. Exact for numbers
+// of either sign; the quotient and the remainder of one pair always stay consistent. A divisor that is 0 for
+// certain is a UserError. Rows in test/golden/symbolic show what each step does.
+UOp fold_division(const UOp& u);
+
+// `sum` (a weakint Add) with quotients and remainders of one division put together again, or null:
+//   m*(b%d) + m*d*(b//d)        -> m*b
+//   m*(b%d) + m*d*((b//d)%e)    -> m*(b%(d*e))      e > 0
+// where b//d may have been simplified on its own.
+UOp recombine_divmod(const UOp& sum);
+
+// ---- periods.cpp: remainders that a gate pins to one period ----
+// For Where(gate, x, y) whose gate has clauses `a % n < c`: windows cut out of a repeated axis. Where only
+// one period of `a` can satisfy the clause, it becomes two linear bounds, and in `x` the quotient and the
+// remainder of `a` become linear too: x counts only where the gate holds. Null when nothing changes.
+UOp unwrap_periods(const UOp& where);
+
 }  // namespace lathe

@@ -8,8 +8,6 @@
 namespace lathe {
 namespace {
 
-bool is_gated(const UOp& u) { return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid(); }
-
 // Ops whose sources are evaluated in another scope than the node's own, or are addresses and gates of their
 // own.
 constexpr OpSet kScopes = {Op::Index, Op::Load,  Op::Reduce, Op::Stage,
@@ -175,13 +173,12 @@ UOp move_into_gate(const UOp& load, SmallVec<UOp, 8>& selecting) {
 
 UOp select_by_gate(const Match& m) {
   const UOp& u = m.root();
-  const bool opposite = u.src(1).is_const();
-  const UOp& value = u.src(opposite ? 2 : 1);
+  const bool negative = u.src(1).is_const();
+  const UOp& value = u.src(negative ? 2 : 1);
   if (value.dtype() != u.dtype() || !is_gated_load(value)) return {};
   SmallVec<UOp, 8> needed;
-  if (opposite) {
-    for (const UOp& c : split_operands(u.src(0), Op::Or))
-      needed.push_back(negated(c) ? negated(c) : logical_not(c));
+  if (negative) {
+    for (const UOp& c : split_operands(u.src(0), Op::Or)) needed.push_back(opposite(c));
   } else {
     needed = split_operands(u.src(0), Op::And);
   }
@@ -189,7 +186,7 @@ UOp select_by_gate(const Match& m) {
   const UOp moved = move_into_gate(value, needed);
   if (needed.size() == before) return {};
   if (needed.empty()) return moved;
-  return m.fit(where(join_operands(needed, Op::And, {}), moved, u.src(opposite ? 1 : 2)));
+  return m.fit(where(join_operands(needed, Op::And, {}), moved, u.src(negative ? 1 : 2)));
 }
 
 UOp conjoin_by_gate(const Match& m) {

@@ -73,7 +73,7 @@ SmallVec<Bound, 4> bounds_of(SmallVec<UOp, 8> clauses) {
     const UOp clause = clauses[i];
     if (clause.op() == Op::Load && clause.n_srcs() == 1 && clause.src(0).op() == Op::Index) {
       const UOp& at = clause.src(0).src(1);
-      if (at.op() != Op::Where || !at.src(2).is_invalid()) continue;
+      if (!is_gated(at)) continue;
       for (const UOp& inner : split_operands(at.src(0), Op::And)) clauses.push_back(inner);
       continue;
     }

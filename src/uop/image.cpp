@@ -67,7 +67,7 @@ ImageRead simplify_image_read(const ImageSize& size, const ImageRead& read) {
   std::vector<UOp> kept(all.begin(), all.end());
   for (size_t i = 0; i < kept.size();) {
     std::vector<UOp> fails = kept;
-    fails[i] = negated(kept[i]) ? negated(kept[i]) : logical_not(kept[i]);
+    fails[i] = opposite(kept[i]);
     const UOp where_it_fails = join_operands(fails, Op::And, {});
     if (!is_outside(where_it_fails, out.y, size.height) && !is_outside(where_it_fails, out.x, size.width)) {
       i++;

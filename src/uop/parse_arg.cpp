@@ -1,6 +1,5 @@
 #include "uop/parse_arg.h"
 
-#include "uop/arg_names.h"
 #include "uop/literal.h"
 #include "uop/uop.h"
 

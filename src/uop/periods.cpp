@@ -1,5 +1,5 @@
-#include "uop/periods.h"
-
+#include "uop/comparison.h"
+#include "uop/fold.h"
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 
@@ -66,8 +66,7 @@ UOp replace_under(const UOp& value, const std::vector<std::pair<UOp, UOp>>& by, 
     for (size_t i = 1; n.op() == Op::Index && i < srcs.size(); i++) {
       const UOp& at = srcs[i];
       if (at == n.src(i)) continue;
-      const bool has_gate = at.op() == Op::Where && at.src(2).is_invalid();
-      srcs[i] = has_gate ? where(at.src(0) & gate, at.src(1), invalid()) : where(gate, at, invalid());
+      srcs[i] = is_gated(at) ? where(at.src(0) & gate, at.src(1), invalid()) : where(gate, at, invalid());
     }
     now.set(n, made.with_srcs(srcs));
   }

@@ -1,7 +1,6 @@
 #include "uop/print.h"
 
 #include "uop/arg_kind.h"
-#include "uop/arg_names.h"
 #include "uop/derive.h"
 
 #include <unordered_map>

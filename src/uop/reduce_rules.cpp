@@ -2,8 +2,8 @@
 // leaves a sum changes rounding only, and a selection times a value is taken to be 0 where the selection is
 // 0, whatever the value.
 #include "uop/comparison.h"
+#include "uop/fold.h"
 #include "uop/linear_terms.h"
-#include "uop/periods.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -43,11 +43,6 @@ struct Selection {
   SmallVec<UOp, 8> clauses;
   UOp yes, no;
 };
-
-UOp opposite(const UOp& clause) {
-  const UOp inner = negated(clause);
-  return inner ? inner : logical_not(clause);
-}
 
 // A Where, a number made of a bool, a Cast of these.
 std::optional<Selection> selection_of(const UOp& u) {

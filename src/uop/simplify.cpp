@@ -1,7 +1,6 @@
 #include "uop/simplify.h"
 
 #include "uop/comparison.h"
-#include "uop/divmod.h"
 #include "uop/fold.h"
 #include "uop/linear_terms.h"
 #include "uop/rewrite.h"

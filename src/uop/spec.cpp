@@ -83,9 +83,8 @@ class ListChecker {
     if (s.op() == Op::Stack && is_weak(s.dtype())) return "";
     for (const Scope& open : open_)
       if (open.id == it->second) return "";
-    return s.op() == Op::After && spec_is_memory(s)
-               ? ""
-               : "a value is used inside the loop or If that computes it";
+    return s.op() == Op::After && is_memory(s) ? ""
+                                               : "a value is used inside the loop or If that computes it";
   }
 
   bool is_open(const Node* opener) const {

@@ -28,12 +28,6 @@ bool each(std::span<const UOp> list, auto holds) { return std::all_of(list.begin
 // `x` may stand where a value of `d` is wanted.
 bool agrees(const UOp& x, DType d) { return x.dtype() == d || is_weak(x.dtype()) || x.is_invalid(); }
 
-const Node* behind_afters(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::After) n = n->src_begin()->node();
-  return n;
-}
-
 bool is_scalar(const UOp& u) { return u.has_shape() && u.shape().empty(); }
 bool is_range(const UOp& u) { return u.op() == Op::Range; }
 bool is_counter(DType d) { return d == DType::Int32 || d == DType::Int64; }
@@ -86,7 +80,7 @@ bool storage_form(const UOp& u) {
 }
 
 bool has_coordinates(const UOp& u) {
-  if (!is_image(UOp(behind_afters(u.src(0))))) return u.n_srcs() == 2;
+  if (!is_image(strip_after(u.src(0)))) return u.n_srcs() == 2;
   return u.n_srcs() == 3 && is_scalar(u.src(1)) && is_scalar(u.src(2));
 }
 
@@ -232,16 +226,16 @@ const SpecRule kRules[] = {
     {kP, of(Op::Index),
      "an Index is an address with integer coordinates, or picks constant lanes of a vector",
      [](U u) {
-       if (spec_is_memory(u.src(0))) return is_int(u.src(1).dtype());
+       if (is_memory(u.src(0))) return is_int(u.src(1).dtype());
        return u.src(0).has_shape() && u.src(0).shape().size() == 1 && is_compile_time_source(u, 1);
      }},
     {kK | kP, of(Op::Shrink), "a Shrink is the address of a constant number of elements of memory",
      [](U u) {
-       return spec_is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
+       return is_memory(u.src(0)) && u.src(1).n_srcs() == 1 && u.src(2).n_srcs() == 1 &&
               u.src(2).src(0).is_const() && u.src(2).src(0).value().as_int() > 0;
      }},
     {kK | kP, kAccesses, "memory is reached through an Index or a Shrink of it",
-     [](U u) { return spec_is_address(u.src(0)); }},
+     [](U u) { return is_address(u.src(0)); }},
     // While a Vector Range is left, what depends on it is still written as a scalar, and stands for as many
     // lanes.
     {kK, kAccesses, "values and gates are scalars or have as many lanes as the address",
@@ -279,15 +273,20 @@ OpSet level_ops(SpecLevel level) {
   return level == SpecLevel::Kernel ? kKernelOps : without(kKernelOps, {Op::Reduce});
 }
 
-bool spec_is_memory(const UOp& u) {
-  const Node* n = behind_afters(u);
-  if (n->op != Op::Param && n->op != Op::Buffer) return false;
-  return std::get<ParamPtr>(n->arg)->space != AddrSpace::Alu;
+const UOp& strip_after(const UOp& u) {
+  const UOp* p = &u;
+  while (p->op() == Op::After) p = &p->src(0);
+  return *p;
 }
 
-bool spec_is_address(const UOp& u) {
-  const Node* n = behind_afters(u);
-  return (n->op == Op::Index || n->op == Op::Shrink) && spec_is_memory(*n->src_begin());
+bool is_memory(const UOp& u) {
+  const UOp& base = strip_after(u);
+  return (base.op() == Op::Buffer || base.op() == Op::Param) && base.param().space != AddrSpace::Alu;
+}
+
+bool is_address(const UOp& u) {
+  const UOp& base = strip_after(u);
+  return (base.op() == Op::Index || base.op() == Op::Shrink) && is_memory(base.src(0));
 }
 
 bool is_compile_time_source(const UOp& u, size_t i) {
@@ -296,7 +295,7 @@ bool is_compile_time_source(const UOp& u, size_t i) {
     case Op::Buffer: return i == 0;
     case Op::Shrink: return i == 2;
     case Op::Index: {
-      if (i == 0 || spec_is_memory(u.src(0))) return false;
+      if (i == 0 || is_memory(u.src(0))) return false;
       const UOp& lane = u.src(i);
       return lane.is_const() ||
              (lane.op() == Op::Stack &&

@@ -20,10 +20,12 @@ std::span<const SpecRule> spec_rules();
 // Ops that occur at the level.
 OpSet level_ops(SpecLevel level);
 
+// `u` without the Afters around it.
+const UOp& strip_after(const UOp& u);
 // A Global, Local or Reg Param or Buffer, possibly behind Afters.
-bool spec_is_memory(const UOp& u);
-// An Index or Shrink of memory, possibly behind Afters.
-bool spec_is_address(const UOp& u);
+bool is_memory(const UOp& u);
+// An Index or Shrink that names memory, not lanes of a value; possibly behind Afters.
+bool is_address(const UOp& u);
 // Source `i` of `u` is a number that is known when a program is compiled: a shape, a size or a lane.
 bool is_compile_time_source(const UOp& u, size_t i);
 

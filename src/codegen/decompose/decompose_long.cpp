@@ -159,7 +159,7 @@ class WordPairs {
  public:
   UOp run(const UOp& sink) {
     return done_.walk(toposort(sink), [&](const UOp& u) {
-      if (!is_long(u.dtype()) || spec_is_memory(u)) return visit(u);
+      if (!is_long(u.dtype()) || is_memory(u)) return visit(u);
       words_.emplace(u.node(), value(u));
       return u;
     });
@@ -226,7 +226,7 @@ class WordPairs {
         const auto bits = static_cast<int64_t>(encode(u.value(), u.dtype()));
         return {word(bits & 0xffffffff), word(bits >> 32 & 0xffffffff)};
       }
-      case Op::Index: return spec_is_memory(u.src(0)) ? address(u) : per_word(u);
+      case Op::Index: return is_memory(u.src(0)) ? address(u) : per_word(u);
       case Op::Shrink: return address(u);
       case Op::Cast:
       case Op::Bitcast: return converted(u);
@@ -264,7 +264,7 @@ class WordPairs {
       case Op::Param:
       case Op::Buffer: return is_long(u.dtype()) ? memory(u, u.src(0)) : u;
       case Op::Index:
-        if (!spec_is_memory(u.src(0))) break;
+        if (!is_memory(u.src(0))) break;
         return u.with_srcs(std::array{of(u.src(0)), coordinate(u.src(1), u.src(0))});
       case Op::Shrink: {
         const UOp at = coordinate(u.src(1).src(0), u.src(0));

@@ -1,5 +1,6 @@
 #include "codegen/passes.h"
 #include "renderer/program.h"
+#include "uop/comparison.h"
 #include "uop/linear_terms.h"
 
 #include <algorithm>
@@ -12,12 +13,6 @@ namespace {
 UOp both(const UOp& a, const UOp& b) {
   if (!a || a == b) return b;
   return b ? a & b : a;
-}
-
-// u without a "!= true" around it.
-UOp without_not(const UOp& u) {
-  const bool is_not = u.op() == Op::CmpNe && u.src(1).is_const() && u.src(1).value() == Scalar(true);
-  return is_not ? u.src(0) : UOp();
 }
 
 bool contains(std::span<const UOp> list, const UOp& u) { return std::ranges::find(list, u) != list.end(); }
@@ -162,7 +157,7 @@ class GateMover {
     if (a.gate) gate = both(gate, logical_not(c.value) | a.gate);
     if (b.gate) gate = both(gate, c.value | b.gate);
     UOp value;
-    if (const UOp positive = without_not(c.value)) value = fold_into_load(positive, u.src(2), u.src(1));
+    if (const UOp positive = negated(c.value)) value = fold_into_load(positive, u.src(2), u.src(1));
     if (!value) value = fold_into_load(c.value, u.src(1), u.src(2));
     return {value ? value : where(c.value, a.value, b.value), gate};
   }
