@@ -5,8 +5,8 @@
 
 namespace lathe {
 
-std::vector<Access> kernel_accesses(const UOp& body) {
-  std::vector<Access> out;
+std::vector<KernelAccess> kernel_accesses(const UOp& body) {
+  std::vector<KernelAccess> out;
   for (const UOp& u : toposort(body)) {
     if ((u.op() != Op::Load && u.op() != Op::Store) || u.src(0).op() != Op::Index) continue;
     UOp i = u.src(0).src(1);
@@ -16,7 +16,7 @@ std::vector<Access> kernel_accesses(const UOp& body) {
   return out;
 }
 
-std::optional<int64_t> stride_of(const Access& a, const UOp& r) {
+std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r) {
   const auto linear = linear_in(a.index, r);
   return linear ? std::optional(linear->stride) : std::nullopt;
 }

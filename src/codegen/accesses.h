@@ -7,16 +7,16 @@
 
 namespace lathe {
 
-struct Access {
+struct KernelAccess {
   UOp index;  // flat element index, without its gate
   DType dtype;
   bool is_store;
   double trips;  // how often it runs: product of the sizes of the loops around it
 };
-std::vector<Access> kernel_accesses(const UOp& body);
+std::vector<KernelAccess> kernel_accesses(const UOp& body);
 
 // Elements the index moves by for one step of `r`; 0 when it does not depend on it, nothing when it is not
 // linear in it.
-std::optional<int64_t> stride_of(const Access& a, const UOp& r);
+std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r);
 
 }  // namespace lathe

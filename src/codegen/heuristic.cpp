@@ -80,7 +80,7 @@ class Heuristic {
   // Contiguous accesses are worth most, values shared by all lanes little, gathers cost.
   double vector_score(const UOp& r) const {
     double score = 0;
-    for (const Access& a : accesses_) {
+    for (const KernelAccess& a : accesses_) {
       const auto s = stride_of(a, r);
       if (s && *s == 0) continue;
       const double worth = s && *s == 1 ? 1 : (a.is_store ? -4 : -0.75);
@@ -116,7 +116,7 @@ class Heuristic {
     }
     if (!best) return;
     int64_t widest = 4;
-    for (const Access& a : accesses_) widest = std::max(widest, item_size(a.dtype));
+    for (const KernelAccess& a : accesses_) widest = std::max(widest, item_size(a.dtype));
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / widest);
     const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
     const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
@@ -136,7 +136,7 @@ class Heuristic {
   // Trips of loads inside reductions that an output loop repeats without need.
   double reuse(const UOp& r) const {
     double saved = 0;
-    for (const Access& a : accesses_) {
+    for (const KernelAccess& a : accesses_) {
       if (a.is_store) continue;
       const auto s = stride_of(a, r);
       if (s && *s == 0) saved += a.trips;
@@ -202,7 +202,7 @@ class Heuristic {
   void choose_threads() {
     if (!target_.has_threads || target_.max_threads < 2) return;
     double work = 0;
-    for (const Access& a : accesses_) work = std::max(work, a.trips);
+    for (const KernelAccess& a : accesses_) work = std::max(work, a.trips);
     if (work < kThreadWork) return;
     for (const UOp& r : axes_) {
       if (!is_output(r)) continue;
@@ -233,7 +233,7 @@ class Heuristic {
   UOp body_;
   const Target& target_;
   std::vector<UOp> axes_;
-  std::vector<Access> accesses_;
+  std::vector<KernelAccess> accesses_;
   int64_t copies_ = 1;
   int64_t lanes_per_vector_ = 1;
   bool vectorised_ = false;

@@ -15,9 +15,9 @@ size_t count_divisions(const UOp& body) {
 }
 
 // r0 steps over whole runs of r1 in every access.
-bool steps_as_one(const std::vector<Access>& accesses, const UOp& r0, const UOp& r1) {
+bool steps_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1) {
   const int64_t inner = r1.src(0).value().as_i64();
-  for (const Access& a : accesses) {
+  for (const KernelAccess& a : accesses) {
     const auto s0 = stride_of(a, r0), s1 = stride_of(a, r1);
     if (!s0 || !s1 || *s0 != *s1 * inner) return false;
   }
@@ -53,7 +53,7 @@ UOp merge_ranges(const UOp& start) {
   for (bool again = true; again;) {
     again = false;
     const std::vector<UOp> axes = kernel_axes(body);
-    const std::vector<Access> accesses = kernel_accesses(body);
+    const std::vector<KernelAccess> accesses = kernel_accesses(body);
     for (size_t i = 0; i + 1 < axes.size() && !again; i++) {
       const UOp &r0 = axes[i], &r1 = axes[i + 1];
       if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const()) continue;
