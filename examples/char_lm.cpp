@@ -208,6 +208,8 @@ int char_lm(const example::Options& options) {
                     .length = options.number("--length", is_short ? 32 : 64),
                     .dim = options.number("--dim", is_short ? 48 : 64),
                     .layers = options.number("--layers", is_short ? 1 : 2)};
+  if (text.ids.size() < 20 * static_cast<size_t>(sizes.length))
+    throw example::WrongUsage{"a text of " + std::to_string(text.ids.size()) + " characters is too short"};
   const int64_t steps = options.number("--steps", is_short ? 150 : 2000);
   const int64_t batch = options.number("--batch", 32);
   const auto seed = static_cast<uint64_t>(options.number("--seed", 1));

@@ -19,12 +19,13 @@ struct WrongUsage {
   std::string text;
 };
 
-// `--flag`, `--name value` and one file or folder. An option is known if the help text has it.
+// `--flag`, `--name value` and one file or folder. An option is known if a line of the help begins with it.
 class Options {
  public:
   Options(int argc, char** argv, std::string_view help) : words_(argv + 1, argv + argc) {
     for (const std::string& word : words_)
-      if (word.starts_with("--") && help.find(word) == help.npos) throw WrongUsage{"unknown option " + word};
+      if (word.starts_with("--") && word != "--help" && help.find("\n  " + word + " ") == help.npos)
+        throw WrongUsage{"unknown option " + word};
   }
   bool has(std::string_view name) const {
     for (const std::string& word : words_)

@@ -22,7 +22,10 @@ void realize_all(std::vector<Tensor> todo, std::span<const Tensor> others) {
   Tensor::realize(todo);
 }
 
-Tensor norm(const Tensor& t) { return t.square().sum().sqrt(); }
+// Squares of narrower floats overflow or vanish.
+Tensor wide(const Tensor& t) { return t.element_size() < 4 ? t.to_float() : t; }
+
+Tensor norm(const Tensor& t) { return wide(t).square().sum().sqrt(); }
 
 // x where both norms are above 0, else 1.
 Tensor or_one(const Tensor& a, const Tensor& b, const Tensor& x) { return ((a > 0) & (b > 0)).where(x, 1.0); }
@@ -77,7 +80,7 @@ std::vector<Tensor> Optimizer::schedule_step() {
   begin_step();
   for (size_t i = 0; i < params_.size(); i++) {
     Tensor& p = params_[i];
-    Tensor change = update(i, *p.grad()).cast(p.dtype());
+    Tensor change = update(i, wide(*p.grad())).cast(p.dtype());
     // The learning rate has one axis, so that a parameter without axes needs its own back.
     if (change.ndim() != p.ndim()) change = change.reshape(p.shape());
     p.assign(p.detach() - change);

@@ -224,6 +224,16 @@ TEST_CASE("parameters without axes and of half precision") {
   CHECK(half.to_vector<float>()[1] == doctest::Approx(1.0).epsilon(1e-3));
 }
 
+TEST_CASE("squares of small half-precision gradients do not vanish") {
+  nn::TrainingScope training;
+  const Tensor p = Tensor::from({1.0, 1.0}, {.dtype = DType::Float16, .device = ""});
+  nn::Adam adam({p}, {.lr = 0.5});
+  (p * Tensor::from({1e-4, -1e-4}).half()).sum().backward();
+  adam.step();
+  CHECK(p.to_vector<float>()[0] == doctest::Approx(0.5).epsilon(1e-3));
+  CHECK(p.to_vector<float>()[1] == doctest::Approx(1.5).epsilon(1e-3));
+}
+
 TEST_CASE("wrong use of an optimizer") {
   const Tensor p = Tensor::from<float>({1});
   auto error = test::user_error([&] { nn::SGD({p}, {.lr = -1}); });
