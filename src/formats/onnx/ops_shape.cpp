@@ -107,9 +107,23 @@ Value transpose(const Call& c) {
   return moved(c.value(0), [&](const Tensor& x) { return x.permute(order); });
 }
 
+// Whether elements are sums over others. Such a part of a whole is computed in memory of its own: the padding
+// that gives it its place there would have the sums taken in the places of the other parts too.
+bool sums(const Tensor& t) {
+  const auto in_memory = [](const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::Contiguous; };
+  const std::vector<UOp> nodes = toposort(t.uop(), [&](const UOp& u) { return !in_memory(u); });
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const UOp& u) { return u.op() == Op::Reduce && u.device() != ""; });
+}
+
 Value concat(const Call& c) {
   const int64_t axis = c.attr_int("axis", 1);
-  if (c.value(0).is_tensor()) return {Tensor::cat(c.tensors(), axis), c.type(0)};
+  if (c.value(0).is_tensor()) {
+    std::vector<Tensor> parts = c.tensors();
+    for (Tensor& t : parts)
+      if (sums(t)) t = t.contiguous();
+    return {Tensor::cat(parts, axis), c.type(0)};
+  }
   if (c.strings(0).shape.size() != 1)
     type_error("strings of rank {} cannot be joined", c.strings(0).shape.size());
   Strings out;
