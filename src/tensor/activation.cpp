@@ -16,13 +16,19 @@ Tensor Tensor::hardsigmoid(double alpha, double beta) const {
 }
 Tensor Tensor::hardtanh(double min, double max) const { return clamp(min, max); }
 Tensor Tensor::leaky_relu(double slope) const { return lt(0).where(mul(slope), *this); }
-Tensor Tensor::elu(double alpha) const { return relu().sub(Tensor(1).sub(exp()).relu().mul(alpha)); }
-Tensor Tensor::celu(double alpha) const {
-  return maximum(0).add(div(alpha).exp().sub(1).mul(alpha).minimum(0));
+
+namespace {
+// x above 0, else alpha * (e^(x * rate) - 1). Large x stay out of the exponential: its infinity would make
+// the gradient NaN.
+Tensor exponential_below_0(const Tensor& x, double alpha, double rate) {
+  const Tensor positive = x.gt(0);
+  return positive.where(x, positive.where(0, x).mul(rate).exp().sub(1).mul(alpha));
 }
-Tensor Tensor::selu(double alpha, double gamma) const {
-  return lt(0).where(exp().sub(1).mul(alpha), *this).mul(gamma);
-}
+}  // namespace
+
+Tensor Tensor::elu(double alpha) const { return exponential_below_0(*this, alpha, 1); }
+Tensor Tensor::celu(double alpha) const { return exponential_below_0(*this, alpha, 1 / alpha); }
+Tensor Tensor::selu(double alpha, double gamma) const { return elu(alpha).mul(gamma); }
 Tensor Tensor::gelu(const std::string& approximate) const {
   // x/2 * (1 + tanh(y)) is x * sigmoid(2y), which loses no digits for negative x.
   if (approximate == "tanh")

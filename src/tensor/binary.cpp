@@ -172,8 +172,11 @@ Tensor Tensor::copysign(const Tensor& x) const {
 }
 
 Tensor Tensor::logaddexp(const Tensor& x) const {
-  const Tensor m = maximum(x);
-  return sub(m).exp().add(x.sub(m).exp()).log().add(m);
+  const DType d = least_upper_float(join_of(*this, x)), wide = is_weak(d) ? d : join(d, DType::Float32);
+  const Tensor a(promote(uop(), wide)), b(promote(x.uop(), wide));
+  // max + log(1 + e^-|a - b|); equal operands do not differ, infinities neither.
+  const Tensor gap = a.eq(b).where(0, a.sub(b)).abs();
+  return a.maximum(b).add(gap.neg().exp().log1p()).cast(d);
 }
 
 Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {

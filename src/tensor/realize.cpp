@@ -176,6 +176,11 @@ Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(filled_if_empty(s
 
 const UOp& Tensor::uop() const { return state_->node(); }
 SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }
+Shape Tensor::max_shape() const {
+  Shape out;
+  for (const SInt& d : shape()) out.push_back(SInt(d.vmax()));
+  return out;
+}
 
 int64_t Tensor::element_size() const {
   if (is_weak(dtype()))

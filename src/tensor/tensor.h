@@ -43,8 +43,9 @@ class Tensor {
   DType dtype() const { return uop().dtype(); }
   const std::string& device() const { return uop().device(); }  // "" for constants
   SInt numel() const { return lathe::prod(shape()); }
-  int64_t max_numel() const { return numel().vmax(); }  // symbolic sizes at their largest
-  int64_t element_size() const;                         // RuntimeError for weak dtypes
+  Shape max_shape() const;  // symbolic sizes at their largest
+  int64_t max_numel() const { return numel().vmax(); }
+  int64_t element_size() const;  // RuntimeError for weak dtypes
   SInt nbytes() const { return numel() * SInt(element_size()); }
   int64_t len() const;  // first axis; TypeError for rank 0
   bool is_floating_point() const { return is_float(dtype()); }
@@ -336,6 +337,7 @@ class Tensor {
   Tensor rsqrt() const;
   Tensor exp() const;
   Tensor log() const;
+  Tensor log1p() const;  // log(1 + x), accurate next to 0
   Tensor log10() const;
   Tensor cos() const;
   Tensor tan() const;

@@ -33,6 +33,20 @@ Tensor odd_near_zero(const Tensor& x, const Tensor& near, std::span<const double
   return polynomial(y.square(), c).mul(y).add(y);
 }
 
+// The coefficients for the type of x.
+std::span<const double> fit(const Tensor& x, std::span<const double> single, std::span<const double> full) {
+  return x.dtype() == DType::Float32 ? single : full;
+}
+
+// An odd function by its values f(|x|), computed in at least float32.
+template <class F>
+Tensor odd(const Tensor& any, F f) {
+  return in_float32(any, [&](const Tensor& x) {
+    const Tensor negative = x.lt(0), y = f(negative.where(x.neg(), x));
+    return negative.where(y.neg(), y);
+  });
+}
+
 }  // namespace
 
 Tensor Tensor::cast(DType d) const {
@@ -66,6 +80,14 @@ Tensor Tensor::exp() const {
 Tensor Tensor::log() const {
   return in_float32(*this, [](const Tensor& x) { return x.log2().mul(kLn2); });
 }
+Tensor Tensor::log1p() const {
+  return in_float32(*this, [](const Tensor& x) {
+    // What 1 + x rounds off, divided by it.
+    const Tensor small = x.abs().lt(1).where(x, 0), sum = small.add(1);
+    const Tensor rounded_off = small.sub(sum.sub(1)).div(sum).detach();
+    return x.add(1).log().add(rounded_off);
+  });
+}
 Tensor Tensor::log10() const {
   return in_float32(*this, [](const Tensor& x) { return x.log2().mul(kLog10Of2); });
 }
@@ -74,21 +96,83 @@ Tensor Tensor::cos() const {
 }
 Tensor Tensor::tan() const { return sin().div(cos()); }
 
-// Abramowitz and Stegun 4.4.46, absolute error below 2e-8.
+// Chebyshev fits of (asin(x)/x - 1) / x^2 on [-1/2, 1/2]. Above, asin(x) = pi/2 - 2 asin(sqrt((1-x)/2)).
 Tensor Tensor::asin() const {
-  static constexpr double kCoefficients[] = {-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810,
-                                             -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050};
-  const Tensor x = as_float(*this).abs();
-  const Tensor positive = Tensor(kPi / 2).sub(Tensor(1.0).sub(x).sqrt().mul(polynomial(x, kCoefficients)));
-  return as_float(*this).sign().mul(positive);
+  static constexpr double kSingle[] = {
+      0.0336908472, 0.01714923836, 0.03110066274, 0.04459940153, 0.07500094543, 0.1666666634, 0};
+  static constexpr double kDouble[] = {0.02875785136742156471, -0.01485188707124720322,
+                                       0.01740087944269402244, 0.0054575067186403583,
+                                       0.01032281435018577929, 0.0114791774151849059,
+                                       0.0139712129735529333,  0.01735239272086997294,
+                                       0.02237217294214988787, 0.03038194413853124729,
+                                       0.04464285714635542978, 0.07499999999998432933,
+                                       0.1666666666666666783,  0};
+  return odd(*this, [](const Tensor& x) {
+    const Tensor large = x.gt(0.5), y = large.where(Tensor(0.5).sub(x.mul(0.5)).sqrt(), x);
+    const Tensor angle = polynomial(y.square(), fit(x, kSingle, kDouble)).mul(y).add(y);
+    return large.where(Tensor(kPi / 2).sub(angle.mul(2)), angle);
+  });
 }
-Tensor Tensor::acos() const { return Tensor(kPi / 2).sub(asin()); }
-Tensor Tensor::atan() const { return div(square().add(1).sqrt()).asin(); }
-Tensor Tensor::sinh() const { return exp().sub(neg().exp()).div(2); }
-Tensor Tensor::cosh() const { return exp().add(neg().exp()).div(2); }
-Tensor Tensor::asinh() const { return add(square().add(1).sqrt()).log(); }
-Tensor Tensor::acosh() const { return add(square().sub(1).sqrt()).log(); }
-Tensor Tensor::atanh() const { return Tensor(1).add(*this).div(Tensor(1).sub(*this)).log().div(2); }
+Tensor Tensor::acos() const {
+  return in_float32(*this, [](const Tensor& x) {
+    const Tensor large = x.gt(0.5), angle = large.where(Tensor(0.5).sub(x.mul(0.5)).sqrt(), x).asin();
+    return large.where(angle.mul(2), Tensor(kPi / 2).sub(angle));
+  });
+}
+Tensor Tensor::atan() const {
+  return odd(*this, [](const Tensor& x) {
+    const Tensor large = x.gt(1), y = large.where(large.where(x, 1).reciprocal(), x);
+    const Tensor angle = y.div(y.square().add(1).sqrt()).asin();
+    return large.where(Tensor(kPi / 2).sub(angle), angle);
+  });
+}
+
+namespace {
+// e^x / 2, which is finite where e^x is not yet.
+Tensor half_exp(const Tensor& x) {
+  const Tensor root = x.mul(0.5).exp();
+  return root.mul(0.5).mul(root);
+}
+}  // namespace
+
+// Chebyshev fits of (sinh(x)/x - 1) / x^2 on [-1, 1].
+Tensor Tensor::sinh() const {
+  static constexpr double kSingle[] = {2.806280258e-6, 0.0001983810197, 0.008333339676, 0.1666666665, 0};
+  static constexpr double kDouble[] = {
+      7.746178593018827489e-13, 1.605767962380163775e-10, 2.505211769590782357e-8, 2.7557319191381817e-6,
+      0.0001984126984132419792, 0.008333333333333299355,  0.166666666666666667,    0};
+  return in_float32(*this, [](const Tensor& x) {
+    const Tensor near = x.abs().lt(1), far = half_exp(x).sub(half_exp(x.neg()));
+    return near.where(odd_near_zero(x, near, fit(x, kSingle, kDouble)), far);
+  });
+}
+Tensor Tensor::cosh() const {
+  return in_float32(*this, [](const Tensor& x) { return half_exp(x).add(half_exp(x.neg())); });
+}
+
+namespace {
+// f(x), or log(2x) where squares would overflow and nothing but them counts.
+template <class F>
+Tensor log_of_twice_above(const Tensor& x, F f) {
+  const Tensor large = x.gt(1e8);
+  return large.where(large.where(x, 1).log().add(kLn2), f(large.where(1, x)));
+}
+}  // namespace
+Tensor Tensor::asinh() const {
+  return odd(*this, [](const Tensor& size) {
+    return log_of_twice_above(
+        size, [](const Tensor& x) { return x.add(x.square().div(x.square().add(1).sqrt().add(1))).log1p(); });
+  });
+}
+Tensor Tensor::acosh() const {
+  return in_float32(*this, [](const Tensor& x) {
+    return log_of_twice_above(
+        x, [](const Tensor& y) { return y.sub(1).add(y.sub(1).sqrt().mul(y.add(1).sqrt())).log1p(); });
+  });
+}
+Tensor Tensor::atanh() const {
+  return odd(*this, [](const Tensor& x) { return x.mul(2).div(Tensor(1).sub(x)).log1p().mul(0.5); });
+}
 
 // e^-|x| cannot overflow, so that neither value nor gradient meets an infinity.
 Tensor Tensor::sigmoid() const {
@@ -111,9 +195,7 @@ Tensor Tensor::tanh() const {
   return in_float32(as_weak_float(*this), [](const Tensor& x) {
     const Tensor negative = x.lt(0), minus_size = negative.where(x, x.neg()), near = minus_size.gt(-0.55);
     const Tensor e = minus_size.mul(2).exp(), size = Tensor(1).sub(e.mul(2).div(e.add(1)));
-    const auto c =
-        x.dtype() == DType::Float32 ? std::span<const double>(kSingle) : std::span<const double>(kDouble);
-    return near.where(odd_near_zero(x, near, c), negative.where(size.neg(), size));
+    return near.where(odd_near_zero(x, near, fit(x, kSingle, kDouble)), negative.where(size.neg(), size));
   });
 }
 

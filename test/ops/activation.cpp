@@ -20,7 +20,12 @@ constexpr double kErfError = 1e-7, kErfSlopeError = 2e-6;
 
 Row activation(const char* name, Tensor (*f)(T), double (*reference)(double), double low = -4,
                double high = 4) {
-  return {name, {in({3, 5}).range(low, high)}, f, [=](A x) { return map(x, reference); }};
+  return {name,
+          {in({3, 5}).range(low, high), in({}).range(low, high), in({0, 2}).range(low, high)},
+          [=](T x, T scalar, T none) { return Tensors{f(x), f(scalar), f(none)}; },
+          [=](A x, A scalar, A none) {
+            return Arrays{map(x, reference), map(scalar, reference), map(none, reference)};
+          }};
 }
 
 Rows piecewise_activations() {
@@ -106,18 +111,47 @@ Rows smooth_activations() {
       activation(
           "softsign", [](T x) { return x.softsign(); }, [](double x) { return x / (1 + std::fabs(x)); }),
       Row(
+          "elu: gradient far out", {given({4}, {-200, 200, -INFINITY, INFINITY})},
+          [](T x) {
+            Tensors out;
+            for (const Tensor& y : {x.elu(), x.celu(2), x.selu(1, 1)})
+              out.push_back(y.sum().gradient({x})[0]);
+            return out;
+          },
+          [](A x) {
+            const Array g(x.shape, {0, 1, 0, 1});
+            return Arrays{g, g, g};
+          })
+          .no_gradient(kGradientIsTheOutput),
+      Row(
           "relu: at its corner", {given({3}, {0, -0., 1})}, [](T x) { return x.relu(); },
           [](A) { return Array({3}, {0, 0, 1}); })
-          .no_gradient()
+          .no_gradient(kNotSmooth)
           .exact(),
       Row(
           "sigmoid: far out", {given({4}, {-100, 100, -INFINITY, INFINITY})}, [](T x) { return x.sigmoid(); },
           [](A) { return Array({4}, {0, 1, 0, 1}); })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
-          "softplus: far out", {given({2}, {-100, 100})}, [](T x) { return x.softplus(); },
-          [](A) { return Array({2}, {0, 100}); })
-          .no_gradient(),
+          "softplus: far out", {given({5}, {-100, 100, -INFINITY, INFINITY, NAN})},
+          [](T x) { return Tensors{x.softplus(), x.neg().logsigmoid().neg()}; },
+          [](A x) {
+            const Array y(x.shape, {std::exp(-100), 100, 0, INFINITY, NAN});
+            return Arrays{y, y};
+          })
+          .on({DType::Float32, DType::BFloat16, DType::Float64})
+          .no_gradient(kNotFinite),
+      Row(
+          "softplus: gradient far out", {given({5}, {-200, 200, -INFINITY, INFINITY, 0})},
+          [](T x) { return x.softplus().sum().gradient({x}); },
+          [](A x) { return Array(x.shape, {0, 1, 0, 1, .5}); })
+          .on({DType::Float32, DType::Float16, DType::Float64})
+          .no_gradient(kGradientIsTheOutput),
+      // The result is about e^x: its logarithm shows what is left of its digits.
+      Row(
+          "softplus: small results", {in({3, 5}).range(-60, -20)}, [](T x) { return x.softplus().log(); },
+          [](A x) { return map(x, [](double v) { return std::log(softplus(v)); }); })
+          .on({DType::Float32, DType::Float64}),
   };
 }
 

@@ -18,11 +18,13 @@ using Function2 = double (*)(double, double);
 constexpr double kInf = INFINITY;
 const std::vector<DType> kFloat = {DType::Float32, DType::Float16, DType::BFloat16};
 
-// (3, 5) with itself: one pair of every dtype.
+// (3, 5) with its like, (3, 5) and (0, 5) with (5).
 Row pairs(const char* name, Op2 op, Function2 f, double low = -2, double high = 2) {
-  return {name, {in({3, 5}).range(low, high), in({3, 5}).range(low, high)}, op, [=](A x, A y) {
-            return map(x, y, f);
-          }};
+  const auto input = [&](Index shape) { return in(std::move(shape)).range(low, high); };
+  return {name,
+          {input({3, 5}), input({3, 5}), input({5}), input({0, 5})},
+          [=](T x, T y, T row, T none) { return Tensors{op(x, y), op(x, row), op(none, row)}; },
+          [=](A x, A y, A row, A none) { return Arrays{map(x, y, f), map(x, row, f), map(none, row, f)}; }};
 }
 // The second operand stays away from 0.
 Row quotients(const char* name, Op2 op, Function2 f) {
@@ -30,7 +32,7 @@ Row quotients(const char* name, Op2 op, Function2 f) {
       name, {in({3, 5}).range(-9, 9), in({3, 5}).range(1, 4)}, op, [=](A x, A y) { return map(x, y, f); }};
 }
 Row comparison(const char* name, Op2 op, Function2 f) {
-  return pairs(name, op, f, -3, 3).on(kNumbers).gives(DType::Bool).no_gradient();
+  return pairs(name, op, f, -3, 3).on(kNumbers).gives(DType::Bool);
 }
 
 double floor_mod(double x, double y) { return x - std::floor(x / y) * y; }
@@ -112,7 +114,7 @@ Rows divisions() {
           })
           .on({DType::Int32, DType::Int8, DType::Int64, DType::Float32})
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
   };
 }
 
@@ -127,7 +129,7 @@ Rows powers_and_extremes() {
           {given({9}, {0, 0, 0, -8, -8, -2, 1, kInf, 4}), given({9}, {0, 2, -1, 3, .5, -2, kInf, 0, .5})},
           [](T x, T y) { return x.pow(y); },
           [](A x, A y) { return map(x, y, [](double b, double e) { return std::pow(b, e); }); })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "pow: constant exponents", {in({3, 5}).range(.25, 2)},
           [](T x) { return Tensors{x.pow(2), x.pow(3), x.pow(-1), x.pow(.5), x.pow(-2.5), x.pow(0)}; },
@@ -170,10 +172,33 @@ Rows blends() {
           "copysign: of zeros", {given({4}, {3, -3, 3, -3}), given({4}, {0, 0, -0., -0.})},
           [](T x, T y) { return x.copysign(y); }, [](A x, A) { return Array(x.shape, {3, 3, -3, -3}); })
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       pairs(
           "logaddexp", [](T x, T y) { return x.logaddexp(y); },
           [](double x, double y) { return std::log(std::exp(x) + std::exp(y)); }),
+      Row(
+          "logaddexp: far apart and infinite",
+          {given({9}, {-kInf, kInf, kInf, -kInf, -kInf, 3, NAN, 200, -3e38}),
+           given({9}, {-kInf, kInf, -kInf, kInf, 2, kInf, 1, -200, 3e38})},
+          [](T x, T y) { return Tensors{x.logaddexp(y), y.logaddexp(x)}; },
+          [](A x, A y) {
+            const Array larger =
+                map(x, y, [](double a, double b) { return std::isnan(a) ? a : std::max(a, b); });
+            return Arrays{larger, larger};
+          })
+          .no_gradient(kNotFinite),
+      Row(
+          "logaddexp: gradient at infinities",
+          {given({7}, {-kInf, kInf, kInf, -kInf, -kInf, 3, 2}),
+           given({7}, {-kInf, kInf, -kInf, kInf, 2, kInf, 2})},
+          [](T x, T y) { return x.logaddexp(y).sum().gradient({x, y}); },
+          [](A x, A y) {
+            const auto share = [](double a, double b) { return a == b ? .5 : a > b; };
+            return Arrays{map(x, y, share), map(y, x, share)};
+          })
+          .on(kFloat)
+          .everywhere()
+          .no_gradient(kGradientIsTheOutput),
       Row(
           "lerp", {in({3, 5}), in({3, 5}), in({5}).range(0, 1)}, [](T x, T y, T w) { return x.lerp(y, w); },
           [](A x, A y, A w) {

@@ -35,16 +35,15 @@ Row conversions(const char* name, std::vector<double> values, std::vector<DType>
       .on(std::move(from))
       .gives(all_results())
       .exact()
-      .no_gradient();
+      .no_gradient(kRounded);
 }
 
 Row alias(const char* name, Tensor (Tensor::*method)() const, DType to) {
   return Row(
              name, {given({4}, {1.5, -2.25, 0, 3})}, [=](T x) { return (x.*method)(); },
-             [=](A x) { return map(x, [to](double v) { return rounded(v, to); }); })
+             [=](A x) { return is_float(to) ? x : map(x, [to](double v) { return rounded(v, to); }); })
       .gives(to)
-      .exact()
-      .no_gradient();
+      .exact();
 }
 
 // The same bits as another type.
@@ -71,7 +70,7 @@ Row bits(const char* name, DType from, DType to) {
              [=](A x) { return reinterpret(x, from, to); })
       .gives(to)
       .exact()
-      .no_gradient();
+      .no_gradient("bits have none");
 }
 
 Rows casts() {
@@ -106,7 +105,7 @@ Rows casts() {
             return out;
           })
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       Row(
           "cast: no numbers", {given({3}, {NAN, INFINITY, -INFINITY})},
           [](T x) {
@@ -115,7 +114,7 @@ Rows casts() {
           },
           [](A x) { return Arrays{x, x, x, x, map(x, [](double) { return NAN; })}; })
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "cast: gradient", {in({3, 5})}, [](T x) { return x.to_double() * x; },
           [](A x) { return map(x, [](double v) { return v * v; }); })
@@ -124,7 +123,7 @@ Rows casts() {
           "cast: in the middle of an expression", {in({3, 5}).range(-9, 9)},
           [](T x) { return (x * 3).to_int().to_float() + x; },
           [](A x) { return map(x, [](double v) { return std::trunc(v * 3) + v; }); })
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       alias("to_float", &Tensor::to_float, DType::Float32),
       alias("half", &Tensor::half, DType::Float16),
       alias("bfloat16", &Tensor::bfloat16, DType::BFloat16),

@@ -1,4 +1,4 @@
-// Every method of Tensor that computes something has a row.
+// Every method of Tensor that computes something has a row, in test/ops and in docs/tensor.md.
 #include "ops/table.h"
 
 #include <algorithm>
@@ -25,6 +25,7 @@ const std::map<std::string, std::string> kExempt = {
     {"dtype", "asks about the node"},
     {"device", "asks about the node"},
     {"numel", "asks about the node"},
+    {"max_shape", "asks about the node"},
     {"max_numel", "asks about the node"},
     {"element_size", "asks about the node"},
     {"nbytes", "asks about the node"},
@@ -46,9 +47,13 @@ const std::map<std::string, std::string> kExempt = {
     {"set_grad", "gradients of tensors: test/unit/tensor_gradient.cpp"},
 };
 
+std::ifstream source_file(const char* path) {
+  return std::ifstream(std::filesystem::path(LATHE_SOURCE_DIR) / path);
+}
+
 // The text of tensor.h without comments.
 std::string header() {
-  std::ifstream file(std::filesystem::path(LATHE_SOURCE_DIR) / "src/tensor/tensor.h");
+  std::ifstream file = source_file("src/tensor/tensor.h");
   std::string line, text;
   while (std::getline(file, line)) text += line.substr(0, line.find("//")) + "\n";
   return text;
@@ -103,7 +108,66 @@ std::set<std::string> public_methods() {
   return names;
 }
 
+// Cells of a line "| a | b |"; "\\|" is a bar inside a cell.
+std::vector<std::string> cells(const std::string& line) {
+  std::vector<std::string> out{""};
+  for (size_t i = 1; i < line.size(); i++) {
+    if (line[i] == '|')
+      out.emplace_back();
+    else
+      out.back() += line[line[i] == '\\' ? ++i : i];
+  }
+  out.pop_back();
+  return out;
+}
+
+// What docs/tensor.md says about the gradient of each method: "yes", "0" or "–".
+std::map<std::string, std::string> documented() {
+  std::ifstream file = source_file("docs/tensor.md");
+  std::map<std::string, std::string> out;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| `")) continue;
+    const std::vector<std::string> row = cells(line);
+    REQUIRE(row.size() == 5);
+    for (size_t at = row[0].find('`'); at != std::string::npos; at = row[0].find('`', at + 1)) {
+      const size_t end = row[0].find('`', at + 1);
+      const std::string text = row[0].substr(at + 1, end - at - 1);
+      const auto stop = std::find_if_not(text.begin(), text.end(), is_name);
+      const std::string name = stop == text.begin() ? "operator" + text : std::string(text.begin(), stop);
+      INFO(name, " stands twice");
+      CHECK(out.emplace(name, row[3].substr(1, row[3].size() - 2)).second);
+      at = end;
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("docs/tensor.md lists the public methods of Tensor") {
+  const std::map<std::string, std::string> listed = documented();
+  const std::set<std::string> methods = public_methods();
+  for (const std::string& method : methods) {
+    INFO(method, " is not in docs/tensor.md");
+    CHECK(listed.contains(method));
+  }
+  for (const auto& [method, gradient] : listed) {
+    INFO(method, " of docs/tensor.md is no public method of Tensor");
+    CHECK(methods.contains(method));
+  }
+}
+
+TEST_CASE("gradients are checked where docs/tensor.md says that there are some") {
+  std::set<std::string> checked;
+  for (const Row& row : all_rows())
+    if (row.checks_gradient())
+      for (const std::string& method : row.methods()) checked.insert(method);
+  for (const auto& [method, gradient] : documented()) {
+    INFO(method, " has the gradient ", gradient, " in docs/tensor.md");
+    CHECK((gradient == "yes" || gradient == "0" || gradient == "–"));
+    CHECK(checked.contains(method) == (gradient != "–"));
+  }
+}
 
 TEST_CASE("every public method of Tensor has a row") {
   std::set<std::string> covered;

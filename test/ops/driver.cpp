@@ -91,12 +91,7 @@ class Case {
   }
 
   DType result(size_t k) const { return row_.results[std::min(k, row_.results.size() - 1)].of(variant_); }
-  bool has_gradient() const {
-    if (!row_.has_gradient || variant_ != DType::Float32) return false;
-    for (size_t i = 0; i < inputs_.size(); i++)
-      if (is_target(i)) return true;
-    return false;
-  }
+  bool has_gradient() const { return variant_ == DType::Float32 && row_.checks_gradient(); }
 
   // Runs the op; the values of all outputs.
   Arrays forward(Layout layout) const {

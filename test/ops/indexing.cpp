@@ -328,8 +328,7 @@ Rows selections() {
             return y;
           },
           [](A x, A) { return build({2, 4}, [&](I i) { return i[1] == 1 ? 8 : std::max(x(i), 0.0); }); })
-          .exact()
-          .no_gradient(),
+          .exact(),
       Row(
           "set: of an expression", {in({4, 3}), in({3})},
           [](T x, T v) {
@@ -363,8 +362,7 @@ Rows writes() {
             z.assign(z * 2 + z.flip(0));
             return z;
           },
-          [](A x) { return build({3, 4}, [&](I i) { return 2 * x(i) + x.at(2 - i[0], i[1]); }); })
-          .no_gradient(),
+          [](A x) { return build({3, 4}, [&](I i) { return 2 * x(i) + x.at(2 - i[0], i[1]); }); }),
       Row(
           "assign: through a view", {in({3, 4}), in({3})},
           [](T x, T y) {
@@ -373,8 +371,7 @@ Rows writes() {
             return z;
           },
           [](A x, A y) { return build({3, 4}, [&](I i) { return i[1] == 1 ? y.at(i[0]) : x(i); }); })
-          .exact()
-          .no_gradient(),
+          .exact(),
       Row(
           "assign: expressions before and after", {in({4})},
           [](T x) {
@@ -386,8 +383,7 @@ Rows writes() {
           [](A x) {
             return Arrays{map(x, [](double v) { return 3 * v; }), map(x, [](double v) { return 3 * v + 3; }),
                           reshape(map(x, [](double v) { return v + 1; }), {2, 2})};
-          })
-          .no_gradient(),
+          }),
       Row(
           "replace", {in({3}), in({3})},
           [](T x, T y) {
@@ -412,8 +408,7 @@ Row compound(const char* name, Tensor& (*op)(Tensor&, T), double (*f)(double, do
              },
              [=](A x, A y) { return map(x, y, f); })
       .on(std::move(dtypes))
-      .within(8)
-      .no_gradient();
+      .within(8);
 }
 
 Rows compound_writes() {

@@ -125,18 +125,16 @@ Rows windows() {
           "contiguous_backward", {3, 4}, [](T x) { return x.contiguous_backward(); }, {3, 4},
           [](I i) { return i; }),
       moved(
-          "clone", {3, 4}, [](T x) { return x.clone(); }, {3, 4}, [](I i) { return i; })
-          .no_gradient(),
+          "clone", {3, 4}, [](T x) { return x.clone(); }, {3, 4}, [](I i) { return i; }),
       moved(
           "detach", {3, 4}, [](T x) { return x.detach(); }, {3, 4}, [](I i) { return i; })
-          .no_gradient(),
+          .no_gradient("detach stops it"),
       Row(
           "detach: has no gradient", {in({4})}, [](T x) { return x * x.detach(); },
           [](A x) { return map(x, [](double v) { return v * v; }); })
-          .no_gradient(),
+          .no_gradient("detach stops half of it"),
       moved(
-          "to", {3, 4}, [](T x) { return x.to("CPU:1").to(x.device()); }, {3, 4}, [](I i) { return i; })
-          .no_gradient(),
+          "to", {3, 4}, [](T x) { return x.to("CPU:1").to(x.device()); }, {3, 4}, [](I i) { return i; }),
       moved(
           "move_to", {3, 4},
           [](T x) {
@@ -144,8 +142,7 @@ Rows windows() {
             y.move_to("CPU:1");
             return y.move_to(x.device()) + 0;
           },
-          {3, 4}, [](I i) { return i; })
-          .no_gradient(),
+          {3, 4}, [](I i) { return i; }),
   };
 }
 
@@ -186,7 +183,7 @@ Rows cuts() {
           "pad: with infinity", {in({2, 3})}, [](T x) { return x.pad({1, 0}, PadMode::Constant, -INFINITY); },
           padded(0, 1, -INFINITY, {2, 4}))
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "pad: negative", {in({3, 4})}, [](T x) { return x.pad({{-1, 1}, {1, -2}}); },
           padded(-1, 1, 0, {3, 3}))

@@ -62,7 +62,7 @@ Rows softmaxes() {
       Row(
           "softmax: large and masked", {given({2, 3}, {1000, 1001, 1002, 0, -INFINITY, 0})},
           [](T x) { return x.softmax(); }, [](A x) { return along(x, 1, softmax); })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "softmax: a scalar", {in({})}, [](T x) { return x.softmax(); }, [](A) { return scalar(1); }),
       Row(
@@ -94,7 +94,7 @@ Rows normalizations() {
       Row(
           "normalize: counts", {given({1, 4}, {3, 0, -2, 5})}, [](T x) { return x.normalize(0); },
           [](A x) { return along(x, 1, [](const Values& v) { return unit_length(v, 0); }); })
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       Row(
           "layernorm", {in({3, 7})}, [](T x) { return x.layernorm(); },
           [](A x) { return along(x, 1, [](const Values& v) { return normalized(v, 1e-5); }); })
@@ -223,8 +223,7 @@ Rows dropouts() {
             return Tensors{x.dropout(0), x.dropout(1)};
           },
           [](A x) { return Arrays{x, map(x, [](double) { return 0; })}; })
-          .exact()
-          .no_gradient(),
+          .exact(),
   };
 }
 

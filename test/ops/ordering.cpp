@@ -72,19 +72,19 @@ Rows sorts() {
       sort("sort: first axis", in({5, 2, 3}), 0, false).everywhere(),
       sort("sort: equal elements", in({4, 12}).range(0, 3).integers(), 1, false)
           .on({DType::Float32, DType::UInt8, DType::Bool})
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       sort("sort: equal elements, descending", in({4, 12}).range(0, 3).integers(), 1, true)
           .on({DType::Int16, DType::UInt32})
-          .no_gradient(),
-      sort("sort: NaN, infinities and both zeros", strange, 0, false).on(kFloats).no_gradient(),
-      sort("sort: NaN, infinities and both zeros, descending", strange, 0, true).no_gradient(),
+          .no_gradient(kNotSmooth),
+      sort("sort: NaN, infinities and both zeros", strange, 0, false).on(kFloats).no_gradient(kNotFinite),
+      sort("sort: NaN, infinities and both zeros, descending", strange, 0, true).no_gradient(kNotFinite),
       sort("sort: the ends of the range", given({5}, {-0x1p31, 0x1p31 - 1, 0, 0x1p31 - 1, -0x1p31}), 0, false)
           .on({DType::Int32, DType::Int64}),
-      sort("sort: 64 bits", wide, 0, false).on({DType::Int64, DType::Float64}).no_gradient(),
-      sort("sort: 64 bits, descending", wide, 0, true).on({DType::Int64}).no_gradient(),
+      sort("sort: 64 bits", wide, 0, false).on({DType::Int64, DType::Float64}).no_gradient(kNotSmooth),
+      sort("sort: 64 bits, descending", wide, 0, true).on({DType::Int64}),
       sort("sort: 64 bits without a sign", given({4}, {0x1p63, 5, 0x1p63 + 0x1p40, 0x1p32}), 0, false)
           .on({DType::UInt64}),
-      sort("sort: merged runs", in({2, 300}).range(-99, 99).integers(), 1, false).no_gradient(),
+      sort("sort: merged runs", in({2, 300}).range(-99, 99).integers(), 1, false).no_gradient(kNotSmooth),
       sort("sort: a scalar", in({}), 0, false),
       sort("sort: one element", in({3, 1}), 1, true),
       sort("sort: nothing", in({2, 0}), 1, false),
@@ -106,9 +106,11 @@ Rows tops() {
   return {
       topk("topk", in({3, 7}), 3, 1, true).on(kNumbers).everywhere(),
       topk("topk: smallest, first axis", in({6, 4}), 2, 0, false),
-      topk("topk: of equal elements the first", in({2, 20}).range(0, 3).integers(), 5, 1, true).no_gradient(),
-      topk("topk: few of many", in({1000}).range(-99, 99).integers(), 5, 0, true).no_gradient(),
-      topk("topk: more than a run", in({700}).range(-99, 99).integers(), 200, 0, false).no_gradient(),
+      topk("topk: of equal elements the first", in({2, 20}).range(0, 3).integers(), 5, 1, true)
+          .no_gradient(kNotSmooth),
+      topk("topk: few of many", in({1000}).range(-99, 99).integers(), 5, 0, true).no_gradient(kNotSmooth),
+      topk("topk: more than a run", in({700}).range(-99, 99).integers(), 200, 0, false)
+          .no_gradient(kNotSmooth),
       topk("topk: none", in({2, 4}), 0, 1, true),
   };
 }

@@ -134,11 +134,11 @@ Rows sums() {
       Row(
           "logsumexp: large", {given({2}, {1000, 1000})}, [](T x) { return x.logsumexp(); },
           [](A) { return scalar(1000 + std::log(2)); })
-          .no_gradient(),
+          .no_gradient(kCheckedElsewhere),
       Row(
           "logsumexp: infinities", {given({3, 2}, {-INFINITY, -INFINITY, -INFINITY, 1, 1, INFINITY})},
           [](T x) { return x.logsumexp(1); }, [](A) { return Array({3}, {-INFINITY, 1, INFINITY}); })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
   };
 }
 
@@ -168,7 +168,7 @@ Rows products_and_extremes() {
       Row(
           "max: negative infinity", {given({2}, {-INFINITY, -INFINITY})}, [](T x) { return x.max(); },
           [](A) { return scalar(-INFINITY); })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "max: the ends of the range", {given({3}, {-128, -128, -127})},
           [](T x) { return Tensors{x.max(), x.min()}; }, [](A) { return Arrays{scalar(-127), scalar(-128)}; })
@@ -180,8 +180,7 @@ Rows products_and_extremes() {
       reduction(
           "all", [](T x, const Axes& a, bool k) { return x.all(a, k); }, all_of)
           .on({DType::Bool, DType::Int32})
-          .gives(DType::Bool)
-          .no_gradient(),
+          .gives(DType::Bool),
       Row(
           "argmax", {in({3, 5})}, [](T x) { return Tensors{x.argmax(), x.argmax(0), x.argmax(-1, true)}; },
           [](A x) {
@@ -268,7 +267,7 @@ Rows running_reductions() {
           "cumsum: in stages", {in({2, 700}).integers()}, [](T x) { return x.cumsum(1); },
           [](A x) { return along(x, 1, sums_up_to); })
           .exact()
-          .no_gradient(),
+          .no_gradient(kCheckedElsewhere),
       Row(
           "cumprod", {in({3, 4}).range(.5, 1.5)}, [](T x) { return x.cumprod(1); },
           [](A x) { return along(x, 1, products_up_to); })
@@ -286,7 +285,7 @@ Rows running_reductions() {
           "logcumsumexp: in stages", {in({600})}, [](T x) { return x.logcumsumexp(); },
           [](A x) { return along(x, 0, logs_up_to); })
           .within(16)
-          .no_gradient(),
+          .no_gradient(kCheckedElsewhere),
       Row(
           "logcumsumexp: infinities, integers",
           {given({4}, {-INFINITY, -INFINITY, 1000, INFINITY}), given({2}, {0, 1}).of(DType::Int32)},
@@ -294,7 +293,7 @@ Rows running_reductions() {
           [](A, A y) {
             return Arrays{{{4}, {-INFINITY, -INFINITY, 1000, INFINITY}}, along(y, 0, logs_up_to)};
           })
-          .no_gradient(),
+          .no_gradient(kNotFinite),
       Row(
           "cummax", {in({3, 5})}, [](T x) { return x.cummax(1); }, cummax(1))
           .exact()
@@ -305,7 +304,7 @@ Rows running_reductions() {
           cummax(0))
           .exact()
           .gives({Same, DType::Int32})
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       Row(
           "cummin", {in({5, 3})}, [](T x) { return x.cummin(0); }, cummin(0))
           .exact()

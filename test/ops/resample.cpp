@@ -66,7 +66,8 @@ Rows resamplings() {
       interpolate("interpolate: nearest", {2, 3}, {7}, Nearest)
           .on({DType::Float32, DType::Int32, DType::Bool}),
       interpolate("interpolate: nearest, smaller", {7, 5}, {3, 4}, Nearest),
-      interpolate("interpolate: nearest, where binary fractions round", {49}, {147}, Nearest).no_gradient(),
+      interpolate("interpolate: nearest, where binary fractions round", {49}, {147}, Nearest)
+          .no_gradient(kCheckedElsewhere),
       interpolate("interpolate: nearest centre", {2, 3}, {7}, NearestExact),
       interpolate("interpolate: nearest centre, smaller", {8, 5}, {3, 2}, NearestExact),
       Row(
@@ -143,7 +144,7 @@ Rows undone_pools() {
           [](A x) { return largest(x, 3, 2, 0, 3); })
           .exact()
           .gives({Same, DType::Int32})
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       Row(
           "pool: the last positive position of each window", {in({2, 5, 5})},
           [](T x) {
@@ -164,8 +165,7 @@ Rows undone_pools() {
               return last;
             });
           })
-          .gives(DType::Int32)
-          .no_gradient(),
+          .gives(DType::Int32),
       Row(
           "max_unpool2d", {in({2, 1, 4, 4})},
           [](T x) {

@@ -162,7 +162,7 @@ Rows masks() {
           [](T x) { return x.masked_select(x.gt(4)); },
           [](A x) { return selected(x, map(x, [](double v) { return v > 4; })); })
           .exact()
-          .no_gradient(),
+          .no_gradient(kNotSmooth),
       Row(
           "nonzero", {few}, [](T x) { return x.nonzero(); }, [](A x) { return positions(x); })
           .gives(DType::Int32)

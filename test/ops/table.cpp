@@ -1,5 +1,6 @@
 #include "ops/table.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lathe::ops {
@@ -71,8 +72,8 @@ Row&& Row::within(double u, double a) && {
   return std::move(*this);
 }
 Row&& Row::exact() && { return std::move(*this).within(0); }
-Row&& Row::no_gradient() && {
-  has_gradient = false;
+Row&& Row::no_gradient(std::string why) && {
+  why_no_gradient = std::move(why);
   return std::move(*this);
 }
 Row&& Row::gradient_within(double tolerance) && {
@@ -101,6 +102,15 @@ std::vector<std::string> Row::methods() const {
       out.back() += c;
   }
   return out;
+}
+
+bool Row::checks_gradient() const {
+  const auto is_target = [](const Input& i) {
+    return i.differentiable && i.dtype.value_or(DType::Float32) == DType::Float32;
+  };
+  return why_no_gradient.empty() && std::count(dtypes.begin(), dtypes.end(), DType::Float32) > 0 &&
+         std::any_of(inputs.begin(), inputs.end(), is_target) &&
+         std::any_of(results.begin(), results.end(), [](Result r) { return is_float(r.of(DType::Float32)); });
 }
 
 namespace {

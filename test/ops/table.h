@@ -58,6 +58,13 @@ Input ints(Index shape, int low, int high);  // int32 in [low, high]
 Input bools(Index shape);
 Input given(Index shape, std::vector<double> v);  // of the row's dtype
 
+// Why a row does not check its gradient.
+inline constexpr const char* kNotSmooth = "differences straddle a corner or a jump";
+inline constexpr const char* kNotFinite = "infinities and NaN have no differences";
+inline constexpr const char* kCheckedElsewhere = "another row of the method checks it on fewer elements";
+inline constexpr const char* kRounded = "differences are below the rounding of the result";
+inline constexpr const char* kGradientIsTheOutput = "what comes out is a gradient";
+
 // The dtype of a result.
 struct Result {
   enum class Kind { Same, Float, Sum, Fixed };
@@ -81,7 +88,7 @@ struct Row {
   std::vector<Result> results = {Result::Kind::Same};  // the last one stands for all further outputs
   double ulps = 4;
   double absolute = 0;
-  bool has_gradient = true;  // checked for float32 inputs
+  std::string why_no_gradient;  // why the gradient is not checked; empty where it is
   double gradient_tolerance = 1e-5;
   bool every_device = false;  // gradient on all devices, not only on the default one
   bool any_layout = true;
@@ -99,13 +106,15 @@ struct Row {
   Row&& gives(std::vector<Result> r) &&;
   Row&& within(double ulps, double absolute = 0) &&;
   Row&& exact() &&;
-  Row&& no_gradient() &&;
+  Row&& no_gradient(std::string why) &&;
   Row&& gradient_within(double tolerance) &&;
   Row&& everywhere() &&;
   Row&& plain_only() &&;
   Row&& fails(std::string why) &&;
 
   std::vector<std::string> methods() const;
+  // Whether the gradient is compared with differences of the reference: in float32, where a float comes out.
+  bool checks_gradient() const;
 
  private:
   // f of the first n elements of a list, n its number of parameters.

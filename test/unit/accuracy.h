@@ -216,6 +216,15 @@ inline std::vector<Function> functions() {
           "sigmoid", [](T x) { return x.sigmoid(); }, sigmoid_exact<double>, sigmoid_exact<Wide>, 3, 3),
       LATHE_ROW(tanh, 2, 2.5),
       LATHE_ROW(erf, 2),
+      LATHE_ROW(log1p, 3, 4),
+      LATHE_ROW(asin, 3, 3),
+      LATHE_ROW(acos, 3, 3),
+      LATHE_ROW(atan, 4, 4),
+      LATHE_ROW(sinh, 4, 4),
+      LATHE_ROW(cosh, 4, 4),
+      LATHE_ROW(asinh, 4, 4),
+      LATHE_ROW(acosh, 4, 4),
+      LATHE_ROW(atanh, 4, 4),
       row(
           "gelu", [](T x) { return x.gelu("none"); }, gelu_exact<double>, gelu_exact<Wide>, 2),
       row("gelu tanh", [](T x) { return x.gelu(); }, gelu_tanh_exact<double>, gelu_tanh_exact<Wide>, 2, 2)};

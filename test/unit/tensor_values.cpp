@@ -47,6 +47,12 @@ TEST_CASE("data in and out") {
   CHECK(a23().at(1, 2).item<int>() == 5);
 }
 
+TEST_CASE("symbolic sizes at their largest") {
+  const Tensor x = Tensor::ones({2, 4}).shrink({none, {0, SInt(variable("n", 1, 3))}});
+  CHECK(x.max_shape() == Shape{2, 3});
+  CHECK(x.max_numel() == 6);
+}
+
 TEST_CASE("slices, positions and gathers") {
   const Tensor a = a23(), b = Tensor::arange(24).reshape({2, 3, 4});
   const Slice all, backwards{none, none, -1};
