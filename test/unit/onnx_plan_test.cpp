@@ -2,9 +2,11 @@
 #include "base/mmap.h"
 #include "engine/counters.h"
 #include "runtime/allocator.h"
+#include "tensor/jit.h"
 
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "support/onnx_model.h"
 #include "support/test.h"
@@ -127,6 +129,24 @@ TEST_CASE("graphs that follow from computed values are not kept") {
   const Tensor x = vec({1, 2});
   CHECK(random.run({{"x", x}}) != random.run({{"x", x}}));
   CHECK(random.session.plans() == 0);
+}
+
+TEST_CASE("a model in a captured function") {
+  for (bool has_plan : {true, false}) {
+    const Loaded m(product_model());
+    bool skips = !has_plan;
+    auto f = jit([&](const Tensor& x) {
+      if (std::exchange(skips, false)) return x + 1;
+      return m.session.run({{"x", x}}).at(0).tensor() + 1;
+    });
+    for (int i = 0; i < 5; i++) {
+      const auto v = static_cast<float>(i);
+      const std::vector<float> y = f(vec({v, -1}).reshape({1, 2})).to_vector<float>();
+      if (i > 0) CHECK(y == std::vector<float>{v + 1, 1, 1});
+    }
+    CHECK(f.is_captured());
+    CHECK(m.session.plans() == (has_plan ? 1U : 0U));
+  }
 }
 
 TEST_CASE("a session on two threads") {

@@ -1,6 +1,7 @@
 #include "formats/onnx/plan.h"
 
 #include "engine/realize.h"
+#include "engine/recording.h"
 #include "tensor/place.h"
 #include "tensor/view.h"
 
@@ -90,26 +91,32 @@ bool Plan::fits(const Inputs& inputs) const {
 
 Values Plan::run(const Inputs& inputs) {
   std::lock_guard lock(mutex_);
+  // A recording runs again when the loan is over: it gets kernels over the inputs themselves.
+  const bool is_recorded = Recording::open() != nullptr;
   std::vector<Tensor> given;  // in memory, as long as the placeholders name it
   std::vector<std::pair<UOp, UOp>> lent;
   for (const Slot& s : slots_) {
     if (!s.placeholder) continue;
     given.push_back(in_memory(inputs.at(s.name).tensor(), device_));
-    lend_memory(s.placeholder, given.back().uop());
+    if (!is_recorded) lend_memory(s.placeholder, given.back().uop());
     lent.emplace_back(s.placeholder, given.back().uop());
   }
-  std::vector<UOp> roots;
-  for (const Output& o : outputs_)
-    if (o.root.op() == Op::Contiguous && std::find(roots.begin(), roots.end(), o.root) == roots.end())
-      roots.push_back(o.root);
-  const std::vector<Becomes> done = lathe::realize(roots);
-  for (const auto& [placeholder, memory] : lent) lend_memory(placeholder, std::nullopt);
-  Values out;
+  std::vector<UOp> targets, roots;  // what each output is now, and those to run
   for (const Output& o : outputs_) {
+    targets.push_back(is_recorded ? substitute(o.root, lent) : o.root);
+    const UOp& target = targets.back();
+    if (o.root.op() == Op::Contiguous && std::find(roots.begin(), roots.end(), target) == roots.end())
+      roots.push_back(target);
+  }
+  const std::vector<Becomes> done = lathe::realize(roots);
+  if (!is_recorded)
+    for (const auto& [placeholder, memory] : lent) lend_memory(placeholder, std::nullopt);
+  Values out;
+  for (size_t i = 0; i < outputs_.size(); i++) {
     const auto it =
-        std::find_if(done.begin(), done.end(), [&](const Becomes& b) { return b.from == o.root; });
+        std::find_if(done.begin(), done.end(), [&](const Becomes& b) { return b.from == targets[i]; });
     // What is a view of an input shows the caller's memory.
-    out.emplace_back(Tensor(substitute(it == done.end() ? o.root : it->to, lent)), o.type);
+    out.emplace_back(Tensor(substitute(it == done.end() ? targets[i] : it->to, lent)), outputs_[i].type);
   }
   return out;
 }

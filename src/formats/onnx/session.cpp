@@ -1,5 +1,6 @@
 #include "formats/onnx/session.h"
 
+#include "engine/recording.h"
 #include "formats/onnx/call.h"
 #include "tensor/view.h"
 
@@ -236,6 +237,7 @@ size_t Session::plans() const {
 Values Session::run(const Inputs& inputs) const {
   if (const auto plan = plan_for(inputs)) return plan->run(inputs);
   check(inputs);
+  if (Recording::open()) return run_anew(inputs);
   const auto plan = std::make_shared<Plan>(inputs, device_);
   Values out;
   {
@@ -255,6 +257,18 @@ Values Session::run(const Inputs& inputs) const {
     if (plans_.size() > kMaxPlans) plans_.pop_back();
   }
   return plan->run(inputs);
+}
+
+// While a recording is open: it would keep the memory that a new plan names.
+Values Session::run_anew(const Inputs& inputs) const {
+  Values out;
+  {
+    Scope scope(*this);
+    scope.names_.insert(inputs.begin(), inputs.end());
+    out = scope.run_nodes(model_.graph);
+  }
+  realize(out, {});
+  return out;
 }
 
 const Value* Scope::find(const std::string& name) const {

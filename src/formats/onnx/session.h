@@ -54,6 +54,7 @@ class Session {
   friend class Scope;
   void check(const Inputs& inputs) const;
   std::shared_ptr<Plan> plan_for(const Inputs& inputs) const;
+  Values run_anew(const Inputs& inputs) const;
   void read_constants(const Graph& graph, DataFiles& files);
   void fold_constants();
 
