@@ -180,10 +180,29 @@ std::shared_ptr<Buffer> Graph::apart(const std::shared_ptr<Buffer>& input) const
   return copy;
 }
 
+// The order of steps, and where they need copies, was found for inputs that are nothing else.
+void Graph::check_written_inputs(std::span<const std::shared_ptr<Buffer>> memory) const {
+  for (size_t i = 0; i < inputs_.size(); i++) {
+    if (!written_.count(inputs_[i].node())) continue;
+    const Buffer& mine = *memory[i];
+    const auto overlaps = [&](const std::shared_ptr<Buffer>& other) {
+      return &other->base() == &mine.base() && other->offset() < mine.offset() + mine.size() &&
+             mine.offset() < other->offset() + other->size();
+    };
+    if (std::ranges::any_of(fixed_memory_, overlaps) || std::ranges::any_of(memory.first(i), overlaps) ||
+        std::ranges::any_of(memory.subspan(i + 1), overlaps))
+      user_runtime_error(
+          "input {} is written by the captured function, which uses its memory by another "
+          "name, too: use .clone()",
+          i);
+  }
+}
+
 void Graph::run(std::span<const std::shared_ptr<Buffer>> memory) {
   const auto lock = lock_engine();
   CHECK(memory.size() == inputs_.size() + results_.size(), "{} buffers for {} inputs and {} results",
         memory.size(), inputs_.size(), results_.size());
+  if (writes_inputs_) check_written_inputs(memory);
   std::vector<std::shared_ptr<Buffer>> copies;
   for (size_t i = 0; i < memory.size(); i++) {
     const bool is_input = i < inputs_.size();

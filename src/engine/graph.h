@@ -63,6 +63,7 @@ class Graph {
   void compute_constants();
   void run_segment(size_t i);
   std::shared_ptr<Buffer> apart(const std::shared_ptr<Buffer>& input) const;
+  void check_written_inputs(std::span<const std::shared_ptr<Buffer>> memory) const;
 
   std::vector<UOp> inputs_, results_, fixed_;
   Nodes written_;

@@ -207,6 +207,18 @@ TEST_CASE("an input that is memory the function writes under another name") {
   check_values(w, {3, 3});
 }
 
+TEST_CASE("an input that the function writes, and uses under another name") {
+  Tensor w = floats({1, 2}).realize();
+  auto f = jit([&](Tensor x) {
+    x += w.flip(0);
+    return x * 1;
+  });
+  for (int i = 0; i < 3; i++) check_values(f(floats({static_cast<float>(i), 0})), {i + 2.0, 1});
+  CHECK(contains(user_error([&] { f(w); }).what(), "input 0 is written by the captured function"));
+  check_values(w, {1, 2});
+  check_values(f(floats({5, 0})), {7, 1});
+}
+
 TEST_CASE("host data of the capture starts every call as it was") {
   on_devices([] {
     auto f = jit([](const Tensor& x) {
