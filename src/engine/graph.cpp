@@ -15,7 +15,7 @@ const UOp& written_by(const Launch& l) { return l.buffers[l.written]; }
 Graph::Graph(const Recording& recording, std::span<const UOp> inputs, std::vector<UOp>& results,
              const Nodes& held) {
   std::vector<Launch> launches = recording.launches();
-  restore_host_data(recording, launches, held);
+  restore_host_data(recording, results, launches, held);
   Nodes written;
   for (const Launch& l : launches) written.insert(written_by(l).node());
   for (const UOp& b : inputs) writes_inputs_ = writes_inputs_ || written.count(b.node());
@@ -48,20 +48,21 @@ Graph::Graph(const Recording& recording, std::span<const UOp> inputs, std::vecto
   make_segments();
 }
 
-// What the recording took from the host and then wrote to starts every run as it was.
-void Graph::restore_host_data(const Recording& recording, std::vector<Launch>& launches,
-                              const Nodes& held) const {
+// What the recording took from the host and then wrote to, or gives away, starts every run as it was.
+void Graph::restore_host_data(const Recording& recording, std::span<const UOp> results,
+                              std::vector<Launch>& launches, const Nodes& held) const {
   std::vector<Launch> copies;
   Nodes seen;
-  for (const Launch& l : launches) {
-    const UOp& b = written_by(l);
+  const auto restore = [&](const UOp& b) {
     auto& storage = b.param().store->storage;
-    if (!recording.made(b) || held.count(b.node()) || !storage || !seen.insert(b.node()).second) continue;
-    if (memory_of(b)->is_external()) continue;
+    if (!recording.made(b) || held.count(b.node()) || !storage || !seen.insert(b.node()).second) return;
+    if (memory_of(b)->is_external()) return;
     const UOp original = new_buffer(b.shape(), b.dtype(), b.device());
     original.param().store->storage = std::move(storage);
-    copies.push_back({nullptr, {b, original}, 0, l.device});
-  }
+    copies.push_back({nullptr, {b, original}, 0, &device(b.param().device)});
+  };
+  for (const Launch& l : launches) restore(written_by(l));
+  for (const UOp& b : results) restore(b);
   launches.insert(launches.begin(), std::move_iterator(copies.begin()), std::move_iterator(copies.end()));
 }
 

@@ -55,7 +55,8 @@ class Graph {
     Estimate work;
   };
 
-  void restore_host_data(const Recording& recording, std::vector<Launch>& launches, const Nodes& held) const;
+  void restore_host_data(const Recording& recording, std::span<const UOp> results,
+                         std::vector<Launch>& launches, const Nodes& held) const;
   void add_steps(std::vector<Launch> launches, Nodes varying);
   void place_buffers(const Recording& recording, const Nodes& held);
   void make_segments();

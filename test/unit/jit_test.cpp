@@ -234,6 +234,13 @@ TEST_CASE("host data of the capture starts every call as it was") {
       check_values(sum, {k + 1, 3});
       check_values(partial, {1, k, 3});
     }
+    auto given = jit([](const Tensor& x) { return std::pair(x * 2, floats({1, 1})); });
+    for (int i = 0; i < 4; i++) {
+      auto [twice, ones] = given(floats({3, 4}));
+      check_values(ones, {1, 1});
+      ones += twice;  // its owner may do so
+      check_values(ones, {7, 9});
+    }
   });
 }
 
