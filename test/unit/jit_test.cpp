@@ -7,6 +7,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -83,6 +84,12 @@ TEST_CASE("results come back as the function gives them") {
     check_values(flipped, {0, k});
     check_values(four, {4});
   }
+}
+
+TEST_CASE("results behind a pointer that copies share are refused") {
+  auto f = jit([](const Tensor& x) { return std::vector{std::make_shared<Both>(Both{x + 1, x * 2})}; });
+  CHECK(contains(user_error([&] { f(floats({1})); }).what(), "copies of this one share the tensor `0.sum`"));
+  CHECK(!f.is_captured());
 }
 
 TEST_CASE("results that are still held keep their value, dropped ones lend their memory") {
