@@ -4,6 +4,7 @@
 #include "engine/counters.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace lathe {
 namespace {

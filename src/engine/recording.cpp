@@ -1,5 +1,8 @@
 #include "engine/recording.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace lathe {
 namespace {
 thread_local Recording* t_open = nullptr;
