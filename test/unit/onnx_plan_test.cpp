@@ -1,4 +1,5 @@
 // Graphs that a session keeps, and what it does to run them again; weights in files.
+#include "base/knobs.h"
 #include "base/mmap.h"
 #include "engine/counters.h"
 #include "runtime/allocator.h"
@@ -147,6 +148,19 @@ TEST_CASE("a model in a captured function") {
     CHECK(f.is_captured());
     CHECK(m.session.plans() == (has_plan ? 1U : 0U));
   }
+}
+
+TEST_CASE("a run that fails holds no memory, and the next one works") {
+  const Loaded m(model(input("x", 1, {-1}) + node("Neg", {"x"}, {"y"}) + output("y")));
+  m.run({{"x", counting({1000})}});
+  const int64_t before = memory_used();
+  {
+    const Tensor x = counting({1000}).realize();
+    KnobScope limit(Knob::MAX_BUFFER_SIZE, 100);
+    CHECK(contains(user_error([&] { m.run({{"x", x}}); }).what(), "is too large"));
+  }
+  CHECK(memory_used() == before);
+  CHECK(m.run({{"x", counting({1000})}}).at(7) == -7);
 }
 
 TEST_CASE("a session on two threads") {

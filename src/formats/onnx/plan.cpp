@@ -27,6 +27,26 @@ Tensor in_memory(const Tensor& t, const std::string& device) {
   return out;
 }
 
+// Buffers that take the memory of others as long as this lives.
+class Loan {
+ public:
+  Loan() = default;
+  ~Loan() { end(); }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  void lend(const UOp& to, const UOp& memory) {
+    borrowers_.push_back(to);
+    lend_memory(to, memory);
+  }
+  void end() {
+    for (const UOp& b : borrowers_) lend_memory(b, std::nullopt);
+    borrowers_.clear();
+  }
+
+ private:
+  std::vector<UOp> borrowers_;
+};
+
 bool is_same(const std::vector<Scalar>& a, const std::vector<Scalar>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Scalar& x, const Scalar& y) { return x.equals(y); });
@@ -95,10 +115,11 @@ Values Plan::run(const Inputs& inputs) {
   const bool is_recorded = Recording::open() != nullptr;
   std::vector<Tensor> given;  // in memory, as long as the placeholders name it
   std::vector<std::pair<UOp, UOp>> lent;
+  Loan loan;
   for (const Slot& s : slots_) {
     if (!s.placeholder) continue;
     given.push_back(in_memory(inputs.at(s.name).tensor(), device_));
-    if (!is_recorded) lend_memory(s.placeholder, given.back().uop());
+    if (!is_recorded) loan.lend(s.placeholder, given.back().uop());
     lent.emplace_back(s.placeholder, given.back().uop());
   }
   std::vector<UOp> targets, roots;  // what each output is now, and those to run
@@ -109,8 +130,7 @@ Values Plan::run(const Inputs& inputs) {
       roots.push_back(target);
   }
   const std::vector<Becomes> done = lathe::realize(roots);
-  if (!is_recorded)
-    for (const auto& [placeholder, memory] : lent) lend_memory(placeholder, std::nullopt);
+  loan.end();
   Values out;
   for (size_t i = 0; i < outputs_.size(); i++) {
     const auto it =
