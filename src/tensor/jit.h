@@ -45,7 +45,7 @@ class JitState {
 //     tensor over it is gone;
 //   - what the function assigns in place (parameters, statistics, caches, the counters of random numbers) is
 //     assigned in every call. Other tensors that it leaves outside, gradients among them, keep what the
-//     capture gave them;
+//     capture gave them: an expression its value, memory that the function made real what each call writes;
 //   - all else is as it was in the capture: branches, numbers and host data, which tensors a name stands for,
 //     knobs such as TRAINING. What depends on nothing that changes is computed once, and again after its
 //     inputs were assigned.

@@ -186,6 +186,20 @@ TEST_CASE("an input can be assigned") {
   }
 }
 
+TEST_CASE("tensors that the function leaves outside") {
+  Tensor lazy, real;
+  auto f = jit([&](const Tensor& x) {
+    lazy = x + 1;
+    real = (x + 2).realize();
+    return x * 2;
+  });
+  for (int i = 0; i < 5; i++) {
+    f(floats({static_cast<float>(i)}));
+    check_values(real, {i + 2.0});  // the memory is written in every call
+    if (i >= 1) check_values(lazy, {2});
+  }
+}
+
 TEST_CASE("a part of a cache is written in place") {
   Tensor cache = Tensor::zeros({4, 2}).realize();
   const UOp memory = cache.uop();
