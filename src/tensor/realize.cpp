@@ -144,15 +144,15 @@ void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t a
   const States lazy = LiveTensors::instance().lazy(after, until);
   std::vector<UOp> nodes, roots;
   for (const auto& s : lazy) nodes.push_back(s->uop);
-  std::unordered_set<const Node*> waiting;
+  std::unordered_set<const Node*> readers;
   for (const UOp& u : toposort(sink(nodes))) {
-    const bool writes = u.op() == Op::After && is_storage(u) && used.count(storage_root(u).node());
-    if (writes || written.count(u.node()) ||
-        std::ranges::any_of(u.srcs(), [&](const UOp& s) { return waiting.count(s.node()) != 0; }))
-      waiting.insert(u.node());
+    if (u.op() == Op::After && is_storage(u) && used.count(storage_root(u).node())) roots.push_back(u);
+    if (written.count(u.node()) ||
+        std::ranges::any_of(u.srcs(), [&](const UOp& s) { return readers.count(s.node()) != 0; }))
+      readers.insert(u.node());
   }
   for (const auto& s : lazy) {
-    if (!waiting.count(s->uop.node())) continue;
+    if (!readers.count(s->uop.node())) continue;
     if (s->is_gradient)
       s->is_stale = true;
     else

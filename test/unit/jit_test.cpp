@@ -153,6 +153,16 @@ TEST_CASE("assignments happen in every call, those from between the calls count"
   });
 }
 
+TEST_CASE("a gradient outlives a call that reads what it waits for") {
+  Tensor w = floats({1, 2}).realize();
+  auto weigh = jit([&](const Tensor& x) { return (w * x).sum(); });
+  for (int i = 0; i < 3; i++) check_values(weigh(floats({1, 1})), {3});
+  w.assign(w * 2);  // lazy, and the gradient is made of it
+  (w * w).sum().backward();
+  check_values(weigh(floats({1, 1})), {6});
+  check_values(*w.grad(), {4, 8});
+}
+
 TEST_CASE("expressions made between calls keep what they read") {
   on_devices([] {
     Tensor w = floats({1});
