@@ -12,7 +12,6 @@
 namespace lathe {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::string_view kSuffix = ".safetensors.index.json";
 
 bool stays_below(const std::string& file) {
@@ -21,45 +20,96 @@ bool stays_below(const std::string& file) {
          std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
 }
 
+// The document as events: a tree of it would take time quadratic in its length.
+class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  ShardIndex index;
+  bool has_map = false;
+  std::string problem;
+  size_t problem_at = 0;
+
+  bool null() override { return value("null", false); }
+  bool boolean(bool v) override { return value(v ? "true" : "false", false); }
+  bool number_integer(number_integer_t v) override { return value(std::to_string(v), false); }
+  bool number_unsigned(number_unsigned_t v) override { return value(std::to_string(v), false); }
+  bool number_float(number_float_t, const string_t& text) override { return value(text, false); }
+  bool binary(binary_t&) override { return value("", false); }
+  bool string(string_t& text) override { return value(text, true); }
+  bool start_object(size_t) override { return open(true); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override;
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    problem_at = position;
+    return fail("the index is not valid JSON");
+  }
+
+ private:
+  enum class Part : uint8_t { Other, Map, Metadata };
+
+  bool fail(std::string text) {
+    problem = std::move(text);
+    return false;
+  }
+  bool open(bool is_object);
+  bool close() {
+    depth_--;
+    return true;
+  }
+  bool value(const std::string& text, bool is_text);
+
+  int depth_ = 0;  // objects and lists around
+  Part part_ = Part::Other;
+  std::string key_;
+  std::unordered_set<std::string> names_;
+};
+
+bool IndexEvents::key(string_t& name) {
+  if (depth_ == 1) {
+    part_ = name == "weight_map" ? Part::Map : name == "metadata" ? Part::Metadata : Part::Other;
+    if (part_ == Part::Map && has_map) return fail("weight_map occurs twice");
+  } else if (depth_ == 2) {
+    key_ = std::move(name);
+  }
+  return true;
+}
+
+bool IndexEvents::open(bool is_object) {
+  if (depth_ == 1) {
+    if (!is_object && part_ == Part::Metadata) part_ = Part::Other;
+    if (is_object && part_ == Part::Map) has_map = true;
+  }
+  if (!is_object && (depth_ == 0 || (depth_ == 1 && part_ == Part::Map)))
+    return fail("the index has no weight_map");
+  if (depth_ == 2 && part_ == Part::Map) return value("", false);
+  depth_++;
+  return true;
+}
+
+// A text or another value without values inside.
+bool IndexEvents::value(const std::string& text, bool is_text) {
+  if (depth_ != 2) return true;
+  if (part_ == Part::Metadata) index.metadata[key_] = text;
+  if (part_ != Part::Map) return true;
+  if (!is_text) return fail(fmt::format("tensor `{}`: its file is no text", key_));
+  if (!names_.insert(key_).second) return fail(fmt::format("the tensor `{}` occurs twice", key_));
+  if (!stays_below(text))
+    return fail(fmt::format("tensor `{}`: `{}` is not a file below the index's folder", key_, text));
+  index.weight_map.emplace_back(key_, text);
+  return true;
+}
+
 }  // namespace
 
 Result<ShardIndex> parse_shard_index(std::string_view text, std::string_view where) {
-  const auto error = [&](std::string problem, size_t at = 0) {
-    return ParseError{std::move(problem), std::min(at, text.size()), std::string(where)};
-  };
-  std::unordered_set<std::string> names;
-  std::string twice;
-  // A document keeps one value of a key only.
-  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
-    constexpr int kNameDepth = 2;
-    if (event == Json::parse_event_t::key && depth == 1) names.clear();
-    if (event == Json::parse_event_t::key && depth == kNameDepth &&
-        !names.insert(value.get_ref<const std::string&>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
-  Json document;
-  try {
-    document = Json::parse(text, check);
-  } catch (const Json::parse_error& e) {
-    return error("the index is not valid JSON", e.byte);
-  }
-  if (!twice.empty()) return error(fmt::format("the tensor `{}` occurs twice", twice));
-  const auto map = document.is_object() ? document.find("weight_map") : document.end();
-  if (map == document.end() || !map->is_object()) return error("the index has no weight_map");
-  ShardIndex out;
-  for (const auto& [name, file] : map->items()) {
-    if (!file.is_string()) return error(fmt::format("tensor `{}`: its file is no text", name));
-    out.weight_map.emplace_back(name, file.get<std::string>());
-    if (!stays_below(out.weight_map.back().second))
-      return error(fmt::format("tensor `{}`: `{}` is not a file below the index's folder", name,
-                               out.weight_map.back().second));
-  }
-  if (const auto metadata = document.find("metadata"); metadata != document.end() && metadata->is_object())
-    for (const auto& [key, value] : metadata->items())
-      if (value.is_primitive())
-        out.metadata[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  return out;
+  IndexEvents events;
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &events) && !events.has_map)
+    events.problem = "the index has no weight_map";
+  if (!events.problem.empty())
+    return ParseError{std::move(events.problem), std::min(events.problem_at, text.size()),
+                      std::string(where)};
+  return std::move(events.index);
 }
 
 void save_sharded(const NamedTensors& tensors, const std::string& path, uint64_t max_bytes,
@@ -81,7 +131,7 @@ void save_sharded(const NamedTensors& tensors, const std::string& path, uint64_t
     held += bytes;
     total += bytes;
   }
-  Json map = Json::object();
+  nlohmann::json map = nlohmann::json::object();
   for (size_t i = 0; i < shards.size(); i++) {
     const std::string suffix = fmt::format("-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     for (const auto& [name, t] : shards[i]) {
@@ -90,7 +140,7 @@ void save_sharded(const NamedTensors& tensors, const std::string& path, uint64_t
     }
     safe_save(shards[i], base.string() + suffix, metadata);
   }
-  const Json document{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  const nlohmann::json document{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
   write_file_atomically(path, document.dump(2) + "\n");
 }
 

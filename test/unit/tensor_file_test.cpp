@@ -230,6 +230,17 @@ TEST_CASE("tensors in shards") {
   CHECK(contains(problem("m-00001", "none"), "cannot open"));
   CHECK(contains(problem("weight_map", "weights"), "the index has no weight_map"));
   CHECK(contains(problem("{", "{,"), "the index is not valid JSON"));
+  CHECK(contains(problem("24", "1e999"), "the index is not valid JSON"));
+  CHECK(contains(problem("\"m-00001-of-00002.safetensors\"", "[]"), "tensor `a`: its file is no text"));
+  CHECK(contains(problem("{", R"({"weight_map": {}, )"), "weight_map occurs twice"));
+  const auto other = parse_shard_index(
+      R"({"metadata": {"a": {"b": 1}, "c": 1.5, "d": null}, "e": [{"f": 2}], "weight_map": {"w": "x/y"}})",
+      "i");
+  REQUIRE(other.ok());
+  CHECK(other.value().metadata == Metadata{{"c", "1.5"}, {"d", "null"}});
+  CHECK(other.value().weight_map == std::vector{std::pair(std::string("w"), std::string("x/y"))});
+  CHECK(contains(parse_shard_index("[{}]", "i").error().text, "the index has no weight_map"));
+  CHECK(contains(parse_shard_index(R"({"weight_map": 1})", "i").error().text, "the index has no weight_map"));
   CHECK(contains(user_error([&] { save_sharded(saved, dir.file("x.json")); }).what(),
                  "the name of an index ends in"));
 }
