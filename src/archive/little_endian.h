@@ -16,7 +16,7 @@ inline uint64_t read_little_endian(std::span<const std::byte> bytes, size_t at, 
 
 inline std::string little_endian(uint64_t value, size_t width) {
   std::string out;
-  for (size_t i = 0; i < width; i++) out += static_cast<char>(value >> (8 * i) & 255);
+  for (size_t i = 0; i < width; i++, value >>= 8) out += static_cast<char>(value & 255);
   return out;
 }
 
