@@ -14,6 +14,8 @@ using Kind = PickleValue::Kind;
 
 // Far more than a checkpoint of a large model with its optimiser has; bounds the memory at about 512 MB.
 constexpr size_t kMaxValues = size_t{1} << 22;
+// Joined from texts that the file has once.
+constexpr size_t kMaxNameBytes = size_t{1} << 26;
 
 PickleValue number_value(Kind kind, int64_t integer) {
   PickleValue out;
@@ -85,7 +87,7 @@ class Unpickler {
 
   std::span<const std::byte> bytes_;
   std::string_view where_;
-  size_t base_, at_;
+  size_t base_, at_, name_bytes_ = 0;
   std::vector<PickleValue> values_;
   std::vector<PickleRef> stack_;
   std::vector<size_t> marks_;  // heights of the stack
@@ -298,6 +300,9 @@ Result<void> Unpickler::stack_global(int) {
   LATHE_TRY(module, take());
   if (values_[name].kind != Kind::Text || values_[module].kind != Kind::Text)
     return error("the name of a global is not a text");
+  name_bytes_ += values_[module].text.size() + values_[name].text.size();
+  if (name_bytes_ > kMaxNameBytes)
+    return error(fmt::format("more than {} bytes of names of globals", kMaxNameBytes));
   return push(text_value(Kind::Global, values_[module].text + "." + values_[name].text));
 }
 

@@ -137,6 +137,10 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
   std::string doubled = view({1}, {1}) + std::string("q\0", 2);
   for (int i = 0; i < 40; i++) doubled += std::string("(h\0h\0tq\0", 8);
   CHECK(contains(torch_problem(checkpoint(doubled)), "more than 1048576 values"));
+  // A name as long as the file, many times.
+  std::string globals = "(" + p::text(std::string(1 << 20, 'n')) + std::string("q\0", 2);
+  for (int i = 0; i < 100; i++) globals += std::string("h\0h\0\x93", 5);
+  CHECK(contains(torch_problem(checkpoint(globals + "t")), "bytes of names of globals"));
   CHECK(contains(torch_problem(read_file(corpus("torch/stream_cut"))), "elements of 8 bytes are announced"));
   CHECK(contains(torch_problem(checkpoint(view({2, 2}, {int64_t{1} << 62, int64_t{1} << 62}))),
                  "leaves the storage"));
