@@ -236,6 +236,7 @@ Result<std::vector<PickleRef>> Unpickler::take_marked() {
 Result<void> Unpickler::remember(uint64_t key) {
   LATHE_TRY(top, take());
   stack_.push_back(top);
+  if (memo_.size() == kMaxValues) return error(fmt::format("more than {} values are remembered", kMaxValues));
   memo_[key] = top;
   return {};
 }
