@@ -65,6 +65,7 @@ constexpr std::string_view kModuleDicts[] = {"_parameters", "_buffers", "_module
 constexpr size_t kMaxDepth = 200, kMaxAxes = 64, kMaxShownText = 1024;
 // Shared values are met once for every way that leads to them, of which there may be exponentially many.
 constexpr size_t kMaxVisits = size_t{1} << 20, kMaxNameBytes = size_t{1} << 25;
+constexpr size_t kMaxPassed = size_t{1} << 26;  // values of lists that are passed over
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> list) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -114,7 +115,10 @@ class Collector {
   void add(Place child, std::vector<Place>& children) {
     visits_++;
     name_bytes_ += child.name.size();
-    if (visits_ <= kMaxVisits && name_bytes_ <= kMaxNameBytes) children.push_back(std::move(child));
+    if (!is_over_limit()) children.push_back(std::move(child));
+  }
+  bool is_over_limit() const {
+    return visits_ > kMaxVisits || name_bytes_ > kMaxNameBytes || passed_ > kMaxPassed;
   }
   void add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children);
   void add_entries(std::span<const PickleRef> entries, const Place& place, std::vector<Place>& children);
@@ -137,7 +141,7 @@ class Collector {
   TorchCheckpoint& out_;
   std::vector<Frame> frames_;
   std::unordered_set<std::string> names_;
-  size_t visits_ = 0, name_bytes_ = 0;
+  size_t visits_ = 0, name_bytes_ = 0, passed_ = 0;
 };
 
 const RebuildRow* find_rebuild(std::string_view name) {
@@ -157,9 +161,9 @@ Result<void> Collector::enter(PickleRef ref, const Place& place) {
     case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
     default: add_metadata(v, place);
   }
-  if (visits_ > kMaxVisits || name_bytes_ > kMaxNameBytes)
-    return error(v,
-                 fmt::format("more than {} values, or {} bytes of their names", kMaxVisits, kMaxNameBytes));
+  if (is_over_limit())
+    return error(v, fmt::format("more than {} values, {} bytes of their names or {} numbers in lists",
+                                kMaxVisits, kMaxNameBytes, kMaxPassed));
   if (children.empty()) return {};
   std::reverse(children.begin(), children.end());
   frames_.push_back({std::move(children)});
@@ -174,8 +178,11 @@ Result<void> Collector::enter_object(const PickleValue& object, const Place& pla
   if (callee && is_one_of(*callee, kDicts)) {
     // Python 2 gave the entries as a list of pairs.
     if (arguments.kind == Kind::Sequence && arguments.items.size() == 1)
-      for (PickleRef pair : pickle_[arguments.items[0]].items)
+      for (PickleRef pair : pickle_[arguments.items[0]].items) {
         if (pickle_[pair].items.size() == 2) add_entries(pickle_[pair].items, place, children);
+        passed_++;
+        if (is_over_limit()) break;
+      }
     add_entries(object.entries, place, children);
     return {};
   }
@@ -189,7 +196,7 @@ Result<void> Collector::enter_object(const PickleValue& object, const Place& pla
   }
   add_entries(object.entries, inside, children);
   inside.is_state = true;
-  for (size_t i = 2; i < object.items.size(); i++) {
+  for (size_t i = 2; i < object.items.size() && !is_over_limit(); i++) {
     inside.ref = object.items[i];
     add(inside, children);
   }
@@ -197,9 +204,12 @@ Result<void> Collector::enter_object(const PickleValue& object, const Place& pla
 }
 
 void Collector::add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children) {
-  for (size_t i = 0; i < v.items.size(); i++) {
+  for (size_t i = 0; i < v.items.size() && !is_over_limit(); i++) {
     // Lists of numbers may be long, and say nothing that a user looks for.
-    if (pickle_[v.items[i]].kind < Kind::Sequence) continue;
+    if (pickle_[v.items[i]].kind < Kind::Sequence) {
+      passed_++;
+      continue;
+    }
     Place child = place;
     child.ref = v.items[i];
     // The state of an object with slots is a pair of dicts, and arguments have no names.
@@ -210,7 +220,7 @@ void Collector::add_sequence(const PickleValue& v, const Place& place, std::vect
 
 void Collector::add_entries(std::span<const PickleRef> entries, const Place& place,
                             std::vector<Place>& children) {
-  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+  for (size_t i = 0; i + 1 < entries.size() && !is_over_limit(); i += 2) {
     Place child = place;
     child.ref = entries[i + 1];
     child.is_state = false;

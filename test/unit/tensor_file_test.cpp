@@ -137,6 +137,12 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
   std::string doubled = view({1}, {1}) + std::string("q\0", 2);
   for (int i = 0; i < 40; i++) doubled += std::string("(h\0h\0tq\0", 8);
   CHECK(contains(torch_problem(checkpoint(doubled)), "more than 1048576 values"));
+  // A long list of numbers, met many times.
+  std::string lists = "((";
+  for (int i = 0; i < 10'000; i++) lists += "N";
+  lists += std::string("tq\0", 3);
+  for (int i = 0; i < 10'000; i++) lists += std::string("h\0", 2);
+  CHECK(contains(torch_problem(checkpoint(lists + "t")), "67108864 numbers in lists"));
   // A name as long as the file, many times.
   std::string globals = "(" + p::text(std::string(1 << 20, 'n')) + std::string("q\0", 2);
   for (int i = 0; i < 100; i++) globals += std::string("h\0h\0\x93", 5);
