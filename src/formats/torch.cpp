@@ -35,6 +35,9 @@ TorchTensor whole_storage(Bytes bytes, DType dtype) {
   return out;
 }
 
+// Of keys and names of classes; more than any of them, and as little as may be looked at for every reference.
+constexpr size_t kMaxText = 1024;
+
 // ('storage', class, key, location, number of elements, …)
 struct StorageId {
   const PickleValue* type_name;
@@ -48,7 +51,7 @@ Result<StorageId> parse_storage_id(const Pickle& pickle, const PickleValue& pers
                                    std::string_view where) {
   const auto& id = pickle[persistent.items[0]].items;
   if (id.size() < 5 || pickle[id[0]].text != "storage" || pickle[id[4]].kind != Kind::Int ||
-      pickle[id[4]].integer < 0)
+      pickle[id[4]].integer < 0 || std::max(pickle[id[1]].text.size(), pickle[id[2]].text.size()) > kMaxText)
     return error_at(persistent.at, "a persistent id is not that of a storage", where);
   StorageId out{&pickle[id[1]], torch_storage_type(pickle[id[1]]), pickle[id[2]].text, 0,
                 id.size() > 5 && pickle[id[5]].kind == Kind::Sequence ? &pickle[id[5]] : nullptr};
