@@ -406,7 +406,12 @@ bool is_torch(std::span<const std::byte> file) {
 }
 
 Result<TorchCheckpoint> parse_torch(std::span<const std::byte> file, std::string_view where) {
-  if (is_zip(file)) return ZipCheckpoint(file, where).run();
+  if (is_zip(file)) {
+    auto out = ZipCheckpoint(file, where).run();
+    // A deflated pickle may be longer than the file.
+    if (!out.ok()) out.error().offset = std::min(out.error().offset, file.size());
+    return out;
+  }
   if (text_of(file).starts_with(kMagicPickle)) return parse_stream(file, where);
   if (is_tar(file)) return TarCheckpoint(file, where).run();
   return error_at(0, "no checkpoint of PyTorch: neither a zip nor a tar archive, nor its stream of pickles",

@@ -156,6 +156,11 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
                  "record `net/data/0` has 24 bytes, its storage needs 28"));
   CHECK(contains(torch_problem(read_file(corpus("torch/opcode"))),
                  "offset 17: opcode 0x49 is not one that checkpoints are made of"));
+  const std::string deflated =
+      zip_of({{"net/data.pkl", p::file(p::text(std::string(10'000, 'x')) + "I")}}, true);
+  const auto inside = parse_torch(bytes_of(deflated), "f");
+  REQUIRE(!inside.ok());
+  CHECK(inside.error().offset <= deflated.size());
   CHECK(contains(torch_problem("text"), "no checkpoint of PyTorch"));
 }
 
