@@ -372,6 +372,9 @@ Result<void> Unpickler::extend(int n) {
   if (n == kDict && items.size() % 2 != 0) return error("a key has no value");
   if (target.kind != Kind::Object && target.kind != (n == kDict ? Kind::Dict : Kind::Sequence))
     return error("only lists, sets, dicts and objects have items");
+  if (!target.entries.empty() && target.has_keys != (n == kDict))
+    return error("an object is a list and a dict at once");
+  target.has_keys = n == kDict;
   auto& to = target.kind == Kind::Object ? target.entries : target.items;
   to.insert(to.end(), items.begin(), items.end());
   return {};

@@ -32,6 +32,7 @@ struct PickleValue {
     Persistent,  // items: the id, which the pickle's owner knows
   };
   Kind kind = Kind::None;
+  bool has_keys = false;  // Object: entries are keys and values
   int64_t integer = 0;
   double number = 0;
   std::string text;

@@ -120,7 +120,7 @@ class Collector {
   bool is_over_limit() const {
     return visits_ > kMaxVisits || name_bytes_ > kMaxNameBytes || passed_ > kMaxPassed;
   }
-  void add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children);
+  void add_sequence(std::span<const PickleRef> items, const Place& place, std::vector<Place>& children);
   void add_entries(std::span<const PickleRef> entries, const Place& place, std::vector<Place>& children);
   Result<void> add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place);
   void add_metadata(const PickleValue& v, const Place& place);
@@ -155,7 +155,7 @@ Result<void> Collector::enter(PickleRef ref, const Place& place) {
   if (frames_.size() > kMaxDepth) return error(v, fmt::format("values nest deeper than {}", kMaxDepth));
   std::vector<Place> children;
   switch (v.kind) {
-    case Kind::Sequence: add_sequence(v, place, children); break;
+    case Kind::Sequence: add_sequence(v.items, place, children); break;
     case Kind::Dict: add_entries(v.items, place, children); break;
     case Kind::Object: LATHE_TRY_DO(enter_object(v, place, children)); break;
     case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
@@ -194,7 +194,10 @@ Result<void> Collector::enter_object(const PickleValue& object, const Place& pla
     add(inside, children);
     inside.maker = nullptr;
   }
-  add_entries(object.entries, inside, children);
+  if (object.has_keys)
+    add_entries(object.entries, inside, children);
+  else
+    add_sequence(object.entries, inside, children);
   inside.is_state = true;
   for (size_t i = 2; i < object.items.size() && !is_over_limit(); i++) {
     inside.ref = object.items[i];
@@ -203,15 +206,16 @@ Result<void> Collector::enter_object(const PickleValue& object, const Place& pla
   return {};
 }
 
-void Collector::add_sequence(const PickleValue& v, const Place& place, std::vector<Place>& children) {
-  for (size_t i = 0; i < v.items.size() && !is_over_limit(); i++) {
+void Collector::add_sequence(std::span<const PickleRef> items, const Place& place,
+                             std::vector<Place>& children) {
+  for (size_t i = 0; i < items.size() && !is_over_limit(); i++) {
     // Lists of numbers may be long, and say nothing that a user looks for.
-    if (pickle_[v.items[i]].kind < Kind::Sequence) {
+    if (pickle_[items[i]].kind < Kind::Sequence) {
       passed_++;
       continue;
     }
     Place child = place;
-    child.ref = v.items[i];
+    child.ref = items[i];
     // The state of an object with slots is a pair of dicts, and arguments have no names.
     if (!place.is_state && !place.maker) child.name += (child.name.empty() ? "" : ".") + std::to_string(i);
     add(std::move(child), children);

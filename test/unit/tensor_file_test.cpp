@@ -126,6 +126,14 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
   REQUIRE(skipped.ok());
   CHECK(skipped.value().tensors.size() == 1);
 
+  // What was appended to an object is no dict.
+  const auto queue = parse_torch(bytes_of(checkpoint(p::call("collections.deque", p::tuple({})) + "(" +
+                                                     view({1}, {1}) + view({2}, {1}) + "e")),
+                                 "f");
+  REQUIRE(queue.ok());
+  REQUIRE(queue.value().tensors.size() == 2);
+  CHECK(queue.value().tensors[1].name == "1");
+
   CHECK(contains(torch_problem(read_file(corpus("torch/zip_quantised"))),
                  "tensor `q`: it is made by `torch._utils._rebuild_qtensor`, which is not known here"));
   CHECK(contains(torch_problem(read_file(corpus("torch/zip_outside"))),
