@@ -13,6 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMaxAxes = 64;  // as in NumPy 2
 
 struct TypeCode {
   std::string_view code;  // as in `descr`, without the byte order
@@ -68,6 +69,7 @@ class Dictionary {
       int64_t size = 0;
       const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), size);
       if (problem != std::errc() || size < 0) return error("expected a size");
+      if (out.size() == kMaxAxes) return error(fmt::format("more than {} axes", kMaxAxes));
       out.push_back(size);
       at_ = static_cast<size_t>(end - text_.data());
       if (at_ < text_.size() && text_[at_] == 'L') at_++;  // a long number of Python 2

@@ -212,6 +212,12 @@ TEST_CASE("npy files of other orders") {
   CHECK(load("{'descr': '>i2', 'fortran_order': True, 'shape': (2L, 2L), }", four).to_vector<int>() ==
         std::vector<int>{1, 3, 2, 4});
   CHECK(load("{'descr': '<i2', 'fortran_order': False, 'shape': (0, 3), }", "").shape() == Shape{0, 3});
+  std::string ones;
+  for (int i = 0; i < 65; i++) ones += "1,";
+  CHECK(contains(user_error([&] {
+                   load("{'descr': '|i1', 'fortran_order': False, 'shape': (" + ones + ")}", "x");
+                 }).what(),
+                 "more than 64 axes"));
   CHECK(contains(user_error([&] {
                    load("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", four);
                  }).what(),
