@@ -1,6 +1,7 @@
 #include "formats/torch_rebuild.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 namespace lathe {
@@ -352,7 +353,8 @@ Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view 
   if (t.shape.size() != t.strides.size())
     return error(fmt::format("{} sizes and {} strides", t.shape.size(), t.strides.size()));
   const auto bytes = data_bytes(t.dtype, t.shape);
-  if (!bytes) return error("the shape has more elements than fit in memory");
+  if (!bytes || *bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    return error("the shape has more elements than fit in memory");
   if (*bytes == 0) return {};
   const auto held = static_cast<int64_t>(t.storage.size()) / item_size(t.dtype);
   int64_t last = t.offset;

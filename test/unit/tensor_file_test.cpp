@@ -158,6 +158,8 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
   CHECK(contains(torch_problem(read_file(corpus("torch/stream_cut"))), "elements of 8 bytes are announced"));
   CHECK(contains(torch_problem(checkpoint(view({2, 2}, {int64_t{1} << 62, int64_t{1} << 62}))),
                  "leaves the storage"));
+  CHECK(
+      contains(torch_problem(checkpoint(view({int64_t{1} << 61}, {0}))), "more elements than fit in memory"));
   CHECK(contains(torch_problem(checkpoint(p::tensor(p::storage("ComplexFloatStorage", "0", 1), 0, {1}, {1}))),
                  "there is no dtype for torch.ComplexFloatStorage"));
   CHECK(contains(torch_problem(checkpoint(p::tensor(p::storage("FloatStorage", "0", 7), 0, {1}, {1}))),
