@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace lathe {
@@ -89,13 +90,17 @@ const Format& format_of(const FileData& file) {
 TensorFile read_index(const FileData& file, const std::string& device) {
   ShardIndex index = parse_shard_index(text_of(file), file.name()).or_throw();
   std::unordered_map<std::string, std::string> shard_of(index.weight_map.begin(), index.weight_map.end());
+  const auto path_of = [&](const std::string& shard) {
+    return (std::filesystem::path(file.name()).parent_path() / shard).string();
+  };
   std::vector<std::string> shards;
+  std::unordered_set<std::string_view> seen;
   for (const auto& [name, shard] : index.weight_map)
-    if (std::find(shards.begin(), shards.end(), shard) == shards.end()) shards.push_back(shard);
+    if (seen.insert(shard).second) shards.push_back(shard);
   TensorFile out{"", {}, std::move(index.metadata)};
   for (const std::string& shard : shards) {
     ErrorContext context([&] { return fmt::format("loading `{}` of {}", shard, file.name()); });
-    const FileData data((std::filesystem::path(file.name()).parent_path() / shard).string());
+    const FileData data(path_of(shard));
     const Format& format = format_of(data);
     if (format.read == read_index) value_error("{}: a shard is an index itself", data.name());
     TensorFile part = format.read(data, device);
@@ -111,10 +116,10 @@ TensorFile read_index(const FileData& file, const std::string& device) {
         listed->second.clear();  // found
       }
     }
-    for (const auto& [name, missing] : shard_of)
-      if (missing == shard)
-        value_error("{}: tensor `{}` is missing, which the index says is here", data.name(), name);
   }
+  for (const auto& [name, shard] : index.weight_map)
+    if (!shard_of.at(name).empty())
+      value_error("{}: tensor `{}` is missing, which the index says is here", path_of(shard), name);
   return out;
 }
 
