@@ -5,6 +5,7 @@
 #include "tensor/place.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace lathe {
@@ -55,6 +56,12 @@ Tensor FileData::tensor(std::span<const std::byte> part, const std::vector<int64
   }
   ErrorContext context([&] { return fmt::format("loading tensor `{}` of {}", tensor, name_); });
   const Shape sizes(shape.begin(), shape.end());
+  // Sizes are multiplied in 64 bits, those beside a 0, too.
+  std::vector<int64_t> others = shape;
+  std::erase(others, 0);
+  constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
+  if (data_bytes(dtype, others).value_or(kMaxBytes + 1) > kMaxBytes)
+    value_error("{}: tensor `{}`: shape {} is too large", name_, tensor, to_string(sizes));
   const bool is_aligned =
       reinterpret_cast<uintptr_t>(part.data()) % static_cast<uintptr_t>(item_size(dtype)) == 0;
   if (!is_aligned || !device(place(device_name)).memory().allocator().is_host_visible())

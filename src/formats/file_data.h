@@ -37,8 +37,8 @@ class FileData {
   FileData part(size_t at, size_t bytes) const;
 
   // `part` of the bytes as a tensor: shared where the device sees this memory and elements are aligned in it,
-  // copied otherwise. `part` has the size that dtype and shape need; truth values other than 0 and 1 are a
-  // ValueError, which names the file, the place and `tensor`.
+  // copied otherwise. `part` has the size that dtype and shape need; truth values other than 0 and 1, and
+  // sizes beside a 0 whose product is 2^63 bytes or more, are ValueErrors, which name the file and `tensor`.
   Tensor tensor(std::span<const std::byte> part, const std::vector<int64_t>& shape, DType dtype,
                 const std::string& device, const std::string& tensor) const;
 

@@ -214,6 +214,10 @@ TEST_CASE("npy files of other orders") {
   CHECK(load("{'descr': '>i2', 'fortran_order': True, 'shape': (2L, 2L), }", four).to_vector<int>() ==
         std::vector<int>{1, 3, 2, 4});
   CHECK(load("{'descr': '<i2', 'fortran_order': False, 'shape': (0, 3), }", "").shape() == Shape{0, 3});
+  CHECK(contains(user_error([&] {
+                   load("{'descr': '<i2', 'fortran_order': False, 'shape': (4294967296, 4294967296, 0)}", "");
+                 }).what(),
+                 "tensor `a`: shape (4294967296, 4294967296, 0) is too large"));
   std::string ones;
   for (int i = 0; i < 65; i++) ones += "1,";
   CHECK(contains(user_error([&] {
