@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 Json to_json(const TensorFile& file) {
   Json tensors = Json::array();
-  int64_t bytes = 0;
+  uint64_t bytes = 0;  // views may claim any number
   for (const auto& [name, t] : file.tensors) {
     Json shape = Json::array();
     for (const SInt& size : t.shape()) shape.push_back(size.value());
@@ -23,7 +23,7 @@ Json to_json(const TensorFile& file) {
                        {"dtype", dtype_full_name(t.dtype())},
                        {"shape", shape},
                        {"bytes", t.nbytes().value()}});
-    bytes += t.nbytes().value();
+    bytes += static_cast<uint64_t>(t.nbytes().value());
   }
   return {{"format", file.format}, {"bytes", bytes}, {"metadata", file.metadata}, {"tensors", tensors}};
 }
@@ -35,8 +35,9 @@ void list(const std::string& path, bool as_json) {
     std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return;
   }
-  std::printf("%s, %zu tensor%s, %lld bytes\n", file.format.c_str(), file.tensors.size(),
-              file.tensors.size() == 1 ? "" : "s", static_cast<long long>(document["bytes"].get<int64_t>()));
+  std::printf("%s, %zu tensor%s, %llu bytes\n", file.format.c_str(), file.tensors.size(),
+              file.tensors.size() == 1 ? "" : "s",
+              static_cast<unsigned long long>(document["bytes"].get<uint64_t>()));
   for (const auto& [key, value] : file.metadata) std::printf("%s = %s\n", key.c_str(), value.c_str());
   size_t width = 0;
   for (const auto& [name, t] : file.tensors) width = std::max(width, name.size());
