@@ -185,8 +185,7 @@ class Stream {
 
 Result<TorchTensor> part_of(const TorchTensor& storage, const Pickle& pickle, const PickleValue& view,
                             std::string_view where) {
-  TorchTensor out = storage;
-  const auto width = static_cast<uint64_t>(item_size(out.dtype));
+  const auto width = static_cast<uint64_t>(item_size(storage.dtype));
   const auto number = [&](size_t i) {
     const PickleValue& v = pickle[view.items[i]];
     return v.kind == Kind::Int && v.integer >= 0 ? static_cast<uint64_t>(v.integer) : ~uint64_t{0};
