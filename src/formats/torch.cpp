@@ -298,7 +298,6 @@ class TarCheckpoint {
     return {};
   }
 
-  static constexpr int64_t kMaxAxes = 64;
   // (key, key of the storage, class), then number of axes (4 bytes and 4 that do not count), sizes, strides,
   // offset.
   Result<void> read_tensors() {
@@ -310,7 +309,7 @@ class TarCheckpoint {
       if (id.size() != 3) return in.error("a tensor without key and storage");
       LATHE_TRY(tensor, known(p[id[1]].integer, p.end));
       LATHE_TRY(axes, in.number(4));
-      if (axes > kMaxAxes) return in.error(fmt::format("a tensor of {} axes", axes));
+      if (axes > kMaxTorchAxes) return in.error(fmt::format("a tensor of {} axes", axes));
       LATHE_TRY_DO(in.number(4));
       for (std::vector<int64_t>* list : {&tensor.shape, &tensor.strides}) {
         LATHE_TRY(data, in.take(static_cast<uint64_t>(axes), 8));

@@ -63,7 +63,7 @@ constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.d
 // Attributes of a module whose entries are its own.
 constexpr std::string_view kModuleDicts[] = {"_parameters", "_buffers", "_modules"};
 
-constexpr size_t kMaxDepth = 200, kMaxAxes = 64, kMaxShownText = 1024;
+constexpr size_t kMaxDepth = 200, kMaxShownText = 1024;
 // Shared values are met once for every way that leads to them, of which there may be exponentially many.
 constexpr size_t kMaxVisits = size_t{1} << 20, kMaxNameBytes = size_t{1} << 25;
 constexpr size_t kMaxPassed = size_t{1} << 26;  // values of lists that are passed over
@@ -349,7 +349,7 @@ Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view 
   const auto error = [&](std::string text) {
     return ParseError{fmt::format("tensor `{}`: {}", t.name, text), at, std::string(where)};
   };
-  if (t.shape.size() > kMaxAxes) return error(fmt::format("more than {} axes", kMaxAxes));
+  if (t.shape.size() > kMaxTorchAxes) return error(fmt::format("more than {} axes", kMaxTorchAxes));
   if (t.shape.size() != t.strides.size())
     return error(fmt::format("{} sizes and {} strides", t.shape.size(), t.strides.size()));
   const auto bytes = data_bytes(t.dtype, t.shape);

@@ -7,6 +7,8 @@
 
 namespace lathe {
 
+constexpr int kMaxTorchAxes = 64;  // as in the other formats
+
 // A type of storage; PyTorch has more than there are dtypes here.
 struct TorchType {
   std::string_view storage;  // the class is torch.<storage>Storage; "" where there is none

@@ -145,6 +145,9 @@ TEST_CASE("modules, unknown classes and what cannot be rebuilt") {
   std::string doubled = view({1}, {1}) + std::string("q\0", 2);
   for (int i = 0; i < 40; i++) doubled += std::string("(h\0h\0tq\0", 8);
   CHECK(contains(torch_problem(checkpoint(doubled)), "more than 1048576 values"));
+  CHECK(contains(torch_problem(checkpoint(
+                     p::tensor(p::storage("FloatStorage", std::string(2000, 'k'), 6), 0, {1}, {1}))),
+                 "is not that of a storage"));
   // A long list of numbers, met many times.
   std::string lists = "((";
   for (int i = 0; i < 10'000; i++) lists += "N";
