@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 namespace lathe {
@@ -101,6 +102,7 @@ std::string deflate_raw(std::span<const std::byte> bytes) {
   constexpr int kMemory = 8;  // zlib's default
   CHECK(deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kRaw, kMemory, Z_DEFAULT_STRATEGY) == Z_OK,
         "zlib has no memory");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&z, deflateEnd);
   std::string out;
   int code = Z_OK;
   while (code != Z_STREAM_END) {
@@ -110,7 +112,6 @@ std::string deflate_raw(std::span<const std::byte> bytes) {
                   [&](z_stream& s) { return deflate(&s, given == bytes.size() ? Z_FINISH : Z_NO_FLUSH); });
     bytes = bytes.subspan(given - z.avail_in);
   }
-  deflateEnd(&z);
   return out;
 }
 
