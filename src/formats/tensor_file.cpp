@@ -34,8 +34,9 @@ TensorFile read_npy(const FileData& file, const std::string& device) {
 bool is_npz(const FileData& file) {
   if (!is_zip(file.bytes())) return false;
   const auto entries = parse_zip(file.bytes(), file.name());
-  return entries.ok() && std::none_of(entries.value().begin(), entries.value().end(),
-                                      [](const ZipEntry& e) { return e.name.ends_with("data.pkl"); });
+  return entries.ok() && std::none_of(entries.value().begin(), entries.value().end(), [](const ZipEntry& e) {
+           return ("/" + e.name).ends_with("/data.pkl");
+         });
 }
 TensorFile read_npz(const FileData& file, const std::string& device) {
   return {"npz", load_npz(file, parse_zip(file.bytes(), file.name()).or_throw(), device), {}};
