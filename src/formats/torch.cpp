@@ -249,7 +249,13 @@ class TarCheckpoint {
     const TorchResolver resolve = [&](const PickleValue& persistent) -> Result<TorchTensor> {
       const PickleValue& id = pickle[persistent.items[0]];
       int64_t key = id.integer;
-      if (id.kind == Kind::Text) std::from_chars(id.text.data(), id.text.data() + id.text.size(), key);
+      bool is_number = id.kind == Kind::Int;
+      if (id.kind == Kind::Text) {
+        const char* last = id.text.data() + id.text.size();
+        const auto [end, problem] = std::from_chars(id.text.data(), last, key);
+        is_number = problem == std::errc() && end == last;
+      }
+      if (!is_number) return error_at(persistent.at, "a persistent id is not a number", where_);
       return known(key, persistent.at);
     };
     TorchCheckpoint out;
