@@ -5,12 +5,14 @@
 namespace lathe::nn {
 namespace {
 
+bool is_in(const std::vector<Tensor>& list, const Tensor& t) {
+  return std::any_of(list.begin(), list.end(), [&](const Tensor& other) { return other.is_same(t); });
+}
+
 std::vector<Tensor> with_gradient(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> out;
-  for (const Tensor& t : tensors) {
-    auto is_same = [&](const Tensor& other) { return other.is_same(t); };
-    if (t.is_param() && t.grad() && std::none_of(out.begin(), out.end(), is_same)) out.push_back(t);
-  }
+  for (const Tensor& t : tensors)
+    if (t.is_param() && t.grad() && !is_in(out, t)) out.push_back(t);
   return out;
 }
 
@@ -43,12 +45,16 @@ void update_average(const std::vector<Tensor>& average, const std::vector<Tensor
   if (!(decay >= 0 && decay <= 1)) value_error("the decay of an average must be in [0, 1], got {}", decay);
   if (average.size() != values.size())
     value_error("an average of {} tensors cannot follow {}", average.size(), values.size());
-  for (size_t i = 0; i < values.size(); i++) {
-    const Tensor value = values[i].detach();
-    if (!(average[i].shape() == value.shape()))
+  for (size_t i = 0; i < values.size(); i++)
+    if (!(average[i].shape() == values[i].shape()))
       value_error("an average of shape {} cannot follow tensor {} of shape {}", to_string(average[i].shape()),
-                  i, to_string(value.shape()));
+                  i, to_string(values[i].shape()));
+  std::vector<Tensor> moved;
+  for (size_t i = 0; i < values.size(); i++) {
     Tensor mean = average[i];
+    if (is_in(moved, mean)) continue;  // a tensor with two names
+    moved.push_back(mean);
+    const Tensor value = values[i].detach();
     const bool is_mean = decay > 0 && mean.is_param();
     mean.assign((is_mean ? decay * mean.detach() + (1 - decay) * value : value).cast(mean.dtype()));
   }

@@ -110,6 +110,15 @@ TEST_CASE("an average follows a model") {
   CHECK(std::string(error.what()) == "an average of shape (1,) cannot follow tensor 0 of shape (2,)");
 }
 
+TEST_CASE("an average moves a tensor with two names once, and nothing where shapes differ") {
+  const Tensor value = Tensor::from<float>({4}), average = Tensor::from<float>({0});
+  nn::update_average({average, average}, {value, value}, 0.75);
+  CHECK(average.item<float>() == 1);
+  CHECK_THROWS_AS(nn::update_average({average, Tensor::zeros({1})}, {value, Tensor::zeros({2})}, 0.75),
+                  UserError);
+  CHECK(average.item<float>() == 1);
+}
+
 TEST_CASE("learning rates as functions of the step") {
   check_rates(nn::constant_lr(0.5), {0, 1000}, {0.5, 0.5});
   check_rates(nn::step_lr(1, 10, 0.5), {0, 9, 10, 25}, {1, 1, 0.5, 0.25});
