@@ -68,7 +68,7 @@ void Optimizer::zero_grad() {
   for (Tensor& p : params_) p.set_grad(std::nullopt);
 }
 
-std::vector<Tensor> Optimizer::schedule_step() {
+void Optimizer::check_ready() const {
   if (!is_training())
     user_runtime_error(
         "an optimizer steps only in training mode (the TRAINING knob): open an nn::TrainingScope first");
@@ -77,6 +77,10 @@ std::vector<Tensor> Optimizer::schedule_step() {
       user_runtime_error(
           "parameter {} of shape {} has no gradient: call backward() on a loss that depends on it", i,
           to_string(params_[i].shape()));
+}
+
+std::vector<Tensor> Optimizer::schedule_step() {
+  check_ready();
   begin_step();
   for (size_t i = 0; i < params_.size(); i++) {
     Tensor& p = params_[i];
@@ -99,6 +103,7 @@ void OptimizerGroup::zero_grad() {
 }
 
 std::vector<Tensor> OptimizerGroup::schedule_step() {
+  for (const Optimizer& optimizer : list_) optimizer.check_ready();
   std::vector<Tensor> out;
   for (Optimizer& optimizer : list_)
     for (Tensor& t : optimizer.schedule_step()) out.push_back(std::move(t));

@@ -52,12 +52,16 @@ class Optimizer {
   virtual Tensor update(size_t i, const Tensor& grad) = 0;
 
  private:
+  friend class OptimizerGroup;
+  // The errors of a step.
+  void check_ready() const;
+
   std::vector<Tensor> params_, buffers_;
   NamedTensors state_;
 };
 
 // Several optimisers as one, each for its part of a model: Muon for matrices and AdamW for the rest, say.
-// They have to outlive the group.
+// They have to outlive the group. Where one of them cannot step none does.
 class OptimizerGroup {
  public:
   OptimizerGroup(std::initializer_list<std::reference_wrapper<Optimizer>> list) : list_(list) {}

@@ -171,6 +171,16 @@ TEST_CASE("a group steps all of its optimisers") {
   CHECK(!p.grad());
 }
 
+TEST_CASE("a group steps none of its optimisers where one has no gradient") {
+  nn::TrainingScope training;
+  const Tensor p = Tensor::from<float>({1}), q = Tensor::from<float>({1});
+  nn::SGD first({p}, {.lr = 0.5}), second({q}, {.lr = 0.5});
+  nn::OptimizerGroup group{first, second};
+  p.sum().backward();
+  CHECK(test::user_error([&] { group.step(); }).kind() == UserError::Kind::Runtime);
+  CHECK(p.item<float>() == 1);
+}
+
 TEST_CASE("SGD with classic momentum keeps the rate of each step") {
   nn::TrainingScope training;
   for (bool classic : {false, true}) {
