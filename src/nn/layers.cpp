@@ -19,19 +19,21 @@ int64_t checked_groups(int64_t in_channels, int64_t out_channels, int64_t groups
 }
 
 // One size stands for all axes.
-Ints kernel_sizes(int64_t axes, const Ints& kernel) {
-  if (kernel.size() != 1 && static_cast<int64_t>(kernel.size()) != axes)
-    value_error("a kernel of {} sizes for {} axes", kernel.size(), axes);
+Ints one_per_axis(const char* name, int64_t axes, const Ints& sizes) {
+  if (sizes.size() != 1 && static_cast<int64_t>(sizes.size()) != axes)
+    value_error("a {} of {} sizes for {} axes", name, sizes.size(), axes);
   Ints out;
-  for (size_t i = 0; i < static_cast<size_t>(axes); i++) out.push_back(kernel[kernel.size() == 1 ? 0 : i]);
+  for (size_t i = 0; i < static_cast<size_t>(axes); i++) out.push_back(sizes[sizes.size() == 1 ? 0 : i]);
   return out;
 }
+
+Ints kernel_sizes(int64_t axes, const Ints& kernel) { return one_per_axis("kernel", axes, kernel); }
 
 // Before and after for each axis, last axis first. Where the total is odd the end gets one more.
 Ints same_padding(const Ints& kernel, const Ints& dilation) {
   Ints out;
   for (size_t i = kernel.size(); i-- > 0;) {
-    const int64_t total = dilation[dilation.size() == 1 ? 0 : i] * (kernel[i] - 1);
+    const int64_t total = dilation[i] * (kernel[i] - 1);
     out.push_back(total / 2);
     out.push_back(total - total / 2);
   }
@@ -75,7 +77,7 @@ Conv::Conv(int64_t axes, int64_t in_channels, int64_t out_channels, const Ints& 
   if (!given.padding.is_same) return;
   for (int64_t s : given.stride)
     if (s != 1) value_error("padding='same' is not supported for strided convolutions");
-  options.padding = same_padding(kernel_sizes(axes, kernel), given.dilation);
+  options.padding = same_padding(kernel_sizes(axes, kernel), one_per_axis("dilation", axes, given.dilation));
 }
 
 Tensor Conv::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }

@@ -87,9 +87,11 @@ TEST_CASE("convolutions over one and three axes") {
   volume.weight.assign(Tensor::cat({Tensor::ones({1, 1, 2, 2, 2}), Tensor::full({1, 1, 2, 2, 2}, 0.5)}));
   check_close(volume(Tensor::arange(8).to_float().reshape({1, 1, 2, 2, 2})), {28, 14});
 
-  const auto error = test::user_error([] { nn::Conv2d(1, 1, Ints{3, 3, 3}); });
+  auto error = test::user_error([] { nn::Conv2d(1, 1, Ints{3, 3, 3}); });
   CHECK(error.kind() == UserError::Kind::Value);
   CHECK(std::string(error.what()) == "a kernel of 3 sizes for 2 axes");
+  error = test::user_error([] { nn::Conv3d(1, 1, 3, {.padding = "same", .dilation = Ints{2, 2}}); });
+  CHECK(std::string(error.what()) == "a dilation of 2 sizes for 3 axes");
 }
 
 TEST_CASE("gradients of convolutions") {
