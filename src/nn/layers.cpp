@@ -7,6 +7,7 @@ namespace lathe::nn {
 namespace {
 
 Tensor uniform_weight(const Shape& shape, int64_t fan_in) {
+  if (fan_in == 0) return Tensor::zeros(shape);  // no bound is small enough
   const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   return Tensor::uniform(shape, -bound, bound);
 }

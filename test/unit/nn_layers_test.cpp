@@ -94,6 +94,11 @@ TEST_CASE("convolutions over one and three axes") {
   CHECK(std::string(error.what()) == "a dilation of 2 sizes for 3 axes");
 }
 
+TEST_CASE("a layer without inputs has a bias of 0") {
+  check_close(*nn::Linear(0, 2).bias, {0, 0});
+  check_close(*nn::Conv2d(0, 3, 3).bias, {0, 0, 0});
+}
+
 TEST_CASE("gradients of convolutions") {
   Tensor::manual_seed(1);
   check_gradients(nn::Conv1d(2, 3, 3, {.padding = "same"}), Tensor::randn({2, 2, 5}));
