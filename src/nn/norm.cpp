@@ -42,8 +42,9 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   const Tensor var = (x - mean.detach().reshape(per_channel)).square().mean(others);
   if (tracks) {
     const int64_t count = x.numel().value();
-    if (count == channels)
-      value_error("batch norm cannot train on one value a channel (shape {})", to_string(x.shape()));
+    if (count <= channels)
+      value_error("batch norm cannot train on fewer than two values a channel (shape {})",
+                  to_string(x.shape()));
     const double m = options.momentum;
     const double unbiased = static_cast<double>(count) / static_cast<double>(count - channels);
     Tensor moving_mean = *running_mean, moving_var = *running_var, batches = *num_batches_tracked;
