@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace example {
@@ -38,7 +39,8 @@ class Options {
       const std::string value = i + 1 < words_.size() ? words_[i + 1] : "";
       const char* end = value.data() + value.size();
       int64_t out = 0;
-      if (value.empty() || std::from_chars(value.data(), end, out).ptr != end || out < 0)
+      const auto [stop, error] = std::from_chars(value.data(), end, out);
+      if (error != std::errc() || stop != end || out < 0)
         throw WrongUsage{std::string(name) + " wants a number"};
       return out;
     }
