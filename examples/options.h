@@ -23,7 +23,7 @@ struct WrongUsage {
 // `--flag`, `--name value` and one file or folder. An option is known if a line of the help begins with it.
 class Options {
  public:
-  Options(int argc, char** argv, std::string_view help) : words_(argv + 1, argv + argc) {
+  Options(int argc, char** argv, std::string_view help) : words_(argv + 1, argv + argc), help_(help) {
     for (const std::string& word : words_)
       if (word.starts_with("--") && word != "--help" && help.find("\n  " + word + " ") == help.npos)
         throw WrongUsage{"unknown option " + word};
@@ -46,9 +46,11 @@ class Options {
     }
     return otherwise;
   }
-  // The last word if it is a path.
+  // The last word unless it is an option or the value of one.
   std::optional<std::string> path() const {
-    if (words_.empty() || !std::filesystem::exists(words_.back())) return std::nullopt;
+    if (words_.empty() || words_.back().starts_with("--")) return std::nullopt;
+    if (words_.size() > 1 && takes_value(words_[words_.size() - 2])) return std::nullopt;
+    if (!std::filesystem::exists(words_.back())) throw WrongUsage{words_.back() + " does not exist"};
     return words_.back();
   }
   // That, else `name` below ../shared/data (or $LATHE_DATA), nothing where that is not.
@@ -62,7 +64,12 @@ class Options {
   }
 
  private:
+  bool takes_value(const std::string& word) const {
+    return word.starts_with("--") && help_.find("\n  " + word + " N ") != help_.npos;
+  }
+
   std::vector<std::string> words_;
+  std::string_view help_;  // a literal
 };
 
 // Says what does not hold and makes the program fail.
