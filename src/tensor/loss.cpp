@@ -36,9 +36,9 @@ Tensor Tensor::binary_crossentropy_logits(const Tensor& target, Reduction reduct
 Tensor Tensor::sparse_categorical_crossentropy(const Tensor& target,
                                                const CrossEntropyOptions& options) const {
   require_fraction(options.label_smoothing);
-  const int64_t ignored = options.ignore_index.value_or(-1);
   const Tensor log_probs = log_softmax();
-  const Tensor counts = ignored == -1 ? constant_of(target.shape(), true) : target.ne(ignored);
+  const Tensor counts =
+      options.ignore_index ? target.ne(*options.ignore_index) : constant_of(target.shape(), true);
   const Tensor y = target.unsqueeze(-1).one_hot_along(size(-1), -1).bitwise_and(counts.unsqueeze(-1));
   const Tensor picked = y.where(log_probs, 0).sum(-1);
   const double s = options.label_smoothing;

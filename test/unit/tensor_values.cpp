@@ -315,6 +315,7 @@ TEST_CASE("losses") {
                {.4076059, .5514446});
   check_values(logits.sparse_categorical_crossentropy(ints({2, -1})), {.203803});
   check_values(logits.sparse_categorical_crossentropy(y, {.ignore_index = 0}), {.4076059});
+  check_values(logits.sparse_categorical_crossentropy(ints({2, -1}), {.ignore_index = -1}), {.4076059});
   check_values(logits.sparse_categorical_crossentropy(y, {.label_smoothing = .1}), {.5628586});
   check_values(logits.cross_entropy(y), {.4795253});
   check_values(logits.cross_entropy(y, {.reduction = Reduction::Sum, .label_smoothing = .1}), {1.125717});
