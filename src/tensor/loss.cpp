@@ -10,6 +10,14 @@ void require_fraction(double label_smoothing) {
     value_error("label_smoothing must be in [0.0, 1.0], got {}", label_smoothing);
 }
 
+// The sum of losses over that of their weights, in at least float32: half-precision sums overflow early.
+Tensor weighted_mean(const Tensor& losses, const Tensor& weights) {
+  return in_float32(losses, [&](const Tensor& wide) {
+    const Tensor total = is_float(weights.dtype()) ? weights.cast(wide.dtype()) : weights;
+    return wide.sum().div(total.sum());
+  });
+}
+
 }  // namespace
 
 Tensor Tensor::reduce_loss(Reduction reduction) const {
@@ -44,8 +52,8 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& target,
   const double s = options.label_smoothing;
   const Tensor smoothed = s == 0 ? picked : picked.mul(1 - s).add(log_probs.mean(-1).mul(counts).mul(s));
   if (options.reduction == Reduction::None) return smoothed.neg();
-  const Tensor total = smoothed.sum().neg();
-  return options.reduction == Reduction::Sum ? total : total.div(counts.sum());
+  if (options.reduction == Reduction::Sum) return smoothed.sum().neg();
+  return weighted_mean(smoothed, counts).neg();
 }
 
 Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& options) const {
@@ -67,7 +75,7 @@ Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& op
   if (!options.ignore_index) return loss.reduce_loss(options.reduction);
   if (!are_classes) value_error("ignore_index needs targets that are classes, not probabilities");
   const Tensor counts = target.ne(*options.ignore_index), counted = counts.where(loss, 0);
-  if (options.reduction == Reduction::Mean) return counted.sum().div(counts.sum());
+  if (options.reduction == Reduction::Mean) return weighted_mean(counted, counts);
   return counted.reduce_loss(options.reduction);
 }
 
@@ -78,7 +86,7 @@ Tensor Tensor::nll_loss(const Tensor& target, const std::optional<Tensor>& weigh
                     : constant_of(target.shape(), 1, is_float(dtype()) ? strong(dtype()) : default_float());
   if (options.ignore_index) w = w.mul(target.ne(*options.ignore_index));
   const Tensor loss = gather(1, target.unsqueeze(1)).squeeze(1).neg().mul(w);
-  if (options.reduction == Reduction::Mean) return loss.sum().div(w.sum());
+  if (options.reduction == Reduction::Mean) return weighted_mean(loss, w);
   return loss.reduce_loss(options.reduction);
 }
 

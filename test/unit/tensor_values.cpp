@@ -308,6 +308,17 @@ TEST_CASE("pooling and convolution") {
   CHECK(means.to_vector<float>() == std::vector<float>(3 * 30 * 30, 1));
 }
 
+TEST_CASE("means of half-precision losses whose sum overflows") {
+  const Tensor logits = floats({0, -100}, {1, 2}).half().expand({2000, 2}),
+               y = ints(std::vector<int32_t>(2000, 1));
+  const Tensor means[] = {logits.sparse_categorical_crossentropy(y),
+                          logits.cross_entropy(y, {.ignore_index = 5}), logits.log_softmax().nll_loss(y)};
+  for (const Tensor& mean : means) {
+    CHECK(mean.dtype() == DType::Float16);
+    check_values(mean, {100}, 1e-2);
+  }
+}
+
 TEST_CASE("losses") {
   const Tensor logits = floats({1, 2, 3, 1, 0, 0}, {2, 3}), y = ints({2, 0});
   check_values(logits.sparse_categorical_crossentropy(y), {.4795253});
