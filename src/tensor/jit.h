@@ -70,6 +70,8 @@ class Jit {
         return std::vector<Tensor>();
       });
     } else {
+      if (state_.is_captured() && !std::any_cast<R>(&shape_))
+        type_error("args mismatch in JIT: arguments of these types give another result than was captured");
       std::optional<R> returned;
       const std::optional<std::vector<Tensor>> results = state_.call(inputs, [&] {
         returned.emplace(function_(arguments...));
@@ -82,7 +84,7 @@ class Jit {
         if (state_.is_captured()) shape_ = with_tensors(*returned, {});
         return std::move(*returned);
       }
-      return with_tensors(std::any_cast<const R&>(shape_), *results);
+      return with_tensors(*std::any_cast<R>(&shape_), *results);
     }
   }
 

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <type_traits>
+#include <vector>
 
 using namespace lathe;
 using namespace lathe::test;
@@ -90,6 +92,20 @@ TEST_CASE("results behind a pointer that copies share are refused") {
   auto f = jit([](const Tensor& x) { return std::vector{std::make_shared<Both>(Both{x + 1, x * 2})}; });
   CHECK(contains(user_error([&] { f(floats({1})); }).what(), "copies of this one share the tensor `0.sum`"));
   CHECK(!f.is_captured());
+}
+
+TEST_CASE("arguments of types for which the result has another type are refused") {
+  auto f = jit([](const auto& x) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(x)>, Tensor>)
+      return x + 1;
+    else
+      return std::vector{x[0] + 1};
+  });
+  for (int i = 0; i < 2; i++) check_values(f(floats({1})), {2});
+  const UserError error = user_error([&] { f(std::vector{floats({1})}); });
+  CHECK(error.kind() == UserError::Kind::Type);
+  CHECK(contains(error.what(), "another result than was captured"));
+  check_values(f(floats({4})), {5});
 }
 
 TEST_CASE("results that are still held keep their value, dropped ones lend their memory") {
