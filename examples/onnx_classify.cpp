@@ -1,15 +1,8 @@
 // ctest: --count 200
-// onnx_classify [MODEL] [--count N]: shows handwritten digits to a network that another program has trained,
-// the mnist.onnx of ../shared/data/onnx/models unless given, and prints how many of them it knows.
-#include <lathe/lathe.h>
+// A network that another program has trained reads handwritten digits.
+#include "options.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace nn = lathe::nn;
 namespace onnx = lathe::onnx;
@@ -17,13 +10,25 @@ using lathe::Tensor;
 
 namespace {
 
-constexpr int kSkipped = 77;  // what ctest takes for skipped
+constexpr const char* kHelp =
+    R"(onnx_classify [options] [MODEL]: shows the digits of MNIST to a network from an ONNX file and counts those it knows.
 
-int run(const std::string& model, const std::string& digits, int64_t count) {
-  const onnx::Session session(model);
+  MODEL      mnist.onnx of ../shared/data/onnx/models unless given
+  --count N  how many digits, 3000 unless given
+
+Examples:
+  onnx_classify --count 100
+  onnx_classify ~/models/mnist.onnx
+)";
+
+int classify(const example::Options& options) {
+  const auto model = options.path_or_data("onnx/models/mnist.onnx");
+  const auto digits = example::data("mnist");
+  if (!model || !digits) return example::kSkipped;
+  const onnx::Session session(*model);
   const std::string input = session.inputs().at(0).name;
-  const nn::ImageSet images = nn::load_mnist(digits).test;
-  count = std::min(count, images.size());
+  const nn::ImageSet images = nn::load_mnist(*digits).test;
+  const int64_t count = std::min(options.number("--count", 3000), images.size());
   int64_t right = 0;
   for (int64_t i = 0; i < count; i++) {
     const auto pixels = images.image(i);
@@ -33,30 +38,9 @@ int run(const std::string& model, const std::string& digits, int64_t count) {
     right += scores.argmax().item<int64_t>() == images.labels[static_cast<size_t>(i)];
   }
   std::printf("%lld of %lld digits\n", static_cast<long long>(right), static_cast<long long>(count));
-  return right * 10 >= count * 9 && count > 0 ? 0 : 1;
+  return example::expect(right * 10 >= count * 9 && count > 0, "it knows nine of ten") ? 0 : 1;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const char* data = std::getenv("LATHE_DATA");
-  const std::filesystem::path folder = data ? data : "../shared/data";
-  std::string model = (folder / "onnx/models/mnist.onnx").string();
-  int64_t count = 3000;
-  for (int i = 1; i < argc; i++) {
-    if (std::string_view(argv[i]) == "--count" && i + 1 < argc)
-      count = std::atoll(argv[++i]);
-    else
-      model = argv[i];
-  }
-  if (!std::filesystem::exists(model) || !std::filesystem::exists(folder / "mnist")) {
-    std::printf("skipped: %s or %s not found\n", model.c_str(), (folder / "mnist").c_str());
-    return kSkipped;
-  }
-  try {
-    return run(model, (folder / "mnist").string(), count);
-  } catch (const lathe::Error& e) {
-    std::fprintf(stderr, "onnx_classify: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return example::run(argc, argv, kHelp, classify); }

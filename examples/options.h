@@ -20,6 +20,16 @@ struct WrongUsage {
   std::string text;
 };
 
+// `name` below ../shared/data (or $LATHE_DATA); says so where it is not.
+inline std::optional<std::string> data(std::string_view name) {
+  const char* folder = std::getenv("LATHE_DATA");
+  const std::string path =
+      std::string(folder != nullptr ? folder : "../shared/data") + "/" + std::string(name);
+  if (std::filesystem::exists(path)) return path;
+  std::printf("skipped: ../shared/data not found\n");
+  return std::nullopt;
+}
+
 // `--flag`, `--name value` and one file or folder. An option is known if a line of the help begins with it.
 class Options {
  public:
@@ -53,14 +63,10 @@ class Options {
     if (!std::filesystem::exists(words_.back())) throw WrongUsage{words_.back() + " does not exist"};
     return words_.back();
   }
-  // That, else `name` below ../shared/data (or $LATHE_DATA), nothing where that is not.
+  // That, else data(name).
   std::optional<std::string> path_or_data(std::string_view name) const {
     if (auto given = path()) return given;
-    const char* data = std::getenv("LATHE_DATA");
-    const std::string path = std::string(data != nullptr ? data : "../shared/data") + "/" + std::string(name);
-    if (std::filesystem::exists(path)) return path;
-    std::printf("skipped: ../shared/data not found\n");
-    return std::nullopt;
+    return data(name);
   }
 
  private:
