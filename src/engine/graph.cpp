@@ -194,8 +194,8 @@ void Graph::check_written_inputs(std::span<const std::shared_ptr<Buffer>> memory
     if (std::ranges::any_of(fixed_memory_, overlaps) || std::ranges::any_of(memory.first(i), overlaps) ||
         std::ranges::any_of(memory.subspan(i + 1), overlaps))
       user_runtime_error(
-          "input {} is written by the captured function, which uses its memory by another "
-          "name, too: use .clone()",
+          "input {} is written by the captured function, which uses its memory by another name, too: use "
+          ".clone()",
           i);
   }
 }
@@ -251,9 +251,8 @@ std::string Graph::summary() const {
   for (const Arena& a : arenas_) separate += a.separate_bytes, together += a.bytes;
   for (const Segment& s : segments_) meetings += s.region ? s.region->n_meetings() : 0;
   return fmt::format(
-      "{} kernels, {} more run once; {} inputs, {} results; {:.2f} MB of intermediates in {:.2f} MB; threads "
-      "meet "
-      "{} times",
+      "{} kernels, {} more run once; {} inputs, {} results; {:.2f} MB of intermediates in {:.2f} MB; "
+      "threads meet {} times",
       steps_.size(), once_.size(), inputs_.size(), results_.size(), static_cast<double>(separate) * 1e-6,
       static_cast<double>(together) * 1e-6, meetings);
 }

@@ -91,4 +91,13 @@ inline std::string model(const std::string& graph, int64_t version = 21, const s
   return field(1, 8) + field(2, "test") + opset(version) + field(7, graph) + more;
 }
 
+// y = c ? x + x : x - x, by an If.
+inline std::string choice_model() {
+  const auto branch = [](const char* op) { return node(op, {"x", "x"}, {"b"}) + output("b"); };
+  return model(input("x", 1, {2}) + input("c", 9, {}) +
+               node("If", {"c"}, {"y"},
+                    attribute("then_branch", 6, branch("Add")) + attribute("else_branch", 6, branch("Sub"))) +
+               output("y"));
+}
+
 }  // namespace lathe::test

@@ -98,12 +98,7 @@ TEST_CASE("numbers that decide how the graph looks belong to it") {
   CHECK(shape({2, 3}) == list({2, 3}));
   CHECK(m.session.plans() == 2);
 
-  const auto branch = [](const char* op) { return node(op, {"x", "x"}, {"b"}) + output("b"); };
-  const Loaded choice(
-      model(input("x", 1, {2}) + input("c", 9, {}) +
-            node("If", {"c"}, {"y"},
-                 attribute("then_branch", 6, branch("Add")) + attribute("else_branch", 6, branch("Sub"))) +
-            output("y")));
+  const Loaded choice(choice_model());
   for (int i = 0; i < 3; i++)
     for (bool c : {true, false}) {
       const Tensor truth = Tensor::from(std::vector<bool>{c}, Shape{});

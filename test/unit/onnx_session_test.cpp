@@ -75,12 +75,7 @@ TEST_CASE("what follows from the model alone is computed once") {
 }
 
 TEST_CASE("branches and loops") {
-  const auto branch = [](const char* op) { return node(op, {"x", "x"}, {"b"}) + output("b"); };
-  const Loaded choice(
-      model(input("x", 1, {2}) + input("c", 9, {}) +
-            node("If", {"c"}, {"y"},
-                 attribute("then_branch", 6, branch("Add")) + attribute("else_branch", 6, branch("Sub"))) +
-            output("y")));
+  const Loaded choice(choice_model());
   CHECK(choice.run({{"x", vec({1, 2})}, {"c", Tensor(Scalar(true))}}) == std::vector<float>{2, 4});
   CHECK(choice.run({{"x", vec({1, 2})}, {"c", Tensor(Scalar(false))}}) == std::vector<float>{0, 0});
 
