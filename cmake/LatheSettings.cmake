@@ -41,6 +41,29 @@ endif()
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+
+# The headers of the standard library and fmt are compiled once: a third off the time of a build from nothing. Not with
+# ccache, which would have to tell them apart, nor with clang, which is there to find a header that is missing.
+set(LATHE_PCH_DEFAULT ON)
+if(LATHE_CCACHE OR CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(LATHE_PCH_DEFAULT OFF)
+endif()
+option(LATHE_PCH "Precompile the headers of the standard library and fmt" ${LATHE_PCH_DEFAULT})
+if(LATHE_PCH)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cpp" CONTENT "")
+  add_library(lathe_precompiled OBJECT "${PROJECT_BINARY_DIR}/precompiled.cpp")
+  target_link_libraries(lathe_precompiled PRIVATE lathe_flags fmt::fmt)
+  target_precompile_headers(
+    lathe_precompiled PRIVATE <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <functional> <map> <memory> <mutex>
+    <optional> <set> <span> <string> <string_view> <unordered_map> <unordered_set> <variant> <vector> <fmt/format.h>)
+  # Of one kind for libraries and programs, so that they share the file.
+  target_compile_options(lathe_flags INTERFACE -fPIC)
+endif()
+function(lathe_precompile target)
+  if(LATHE_PCH)
+    target_precompile_headers(${target} REUSE_FROM lathe_precompiled)
+  endif()
+endfunction()
 find_package(SQLite3 REQUIRED)
 find_package(ZLIB REQUIRED)
 
