@@ -109,8 +109,15 @@ function(lathe_examples)
   endforeach()
 endfunction()
 
-# Each bench/*.cpp is a Google Benchmark program; built by name, or with everything when LATHE_BENCH is on.
+# Each bench/*.cpp is a Google Benchmark program; built by name, or with everything when LATHE_BENCH is on. So is lathe_bench,
+# from bench/vs, which other libraries are timed beside.
 function(lathe_benchmarks)
+  add_executable(lathe_bench "${PROJECT_SOURCE_DIR}/bench/vs/lathe_bench.cpp")
+  target_link_libraries(lathe_bench PRIVATE lathe::lathe lathe_flags)
+  set_target_properties(lathe_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+  if(NOT LATHE_BENCH)
+    set_target_properties(lathe_bench PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp")
   if(NOT sources OR NOT PROJECT_IS_TOP_LEVEL)
     return()
