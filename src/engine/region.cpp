@@ -15,6 +15,11 @@ bool clash(const MemoryUse& a, const MemoryUse& b) {
   return a.memory == b.memory && (a.is_written || b.is_written) && a.begin < b.end && b.begin < a.end;
 }
 
+// Whether all that clashes with `b` clashes with `a`.
+bool covers(const MemoryUse& a, const MemoryUse& b) {
+  return a.memory == b.memory && a.begin <= b.begin && b.end <= a.end && (a.is_written || !b.is_written);
+}
+
 }  // namespace
 
 int Region::least_busy() const { return static_cast<int>(std::ranges::min_element(busy_) - busy_.begin()); }
@@ -38,7 +43,11 @@ void Region::add(HostEntry entry, int n_cores, size_t arguments, size_t vars, do
   if (worker != kEvery) busy_[static_cast<size_t>(worker)] += work;
   n_workers_ = std::max(n_workers_, worker == kEvery ? std::min(n_cores, cpu_count()) : worker + 1);
   kernels_.push_back({entry, arguments, vars, n_cores, worker, meets});
-  for (const MemoryUse& u : uses) uses_.push_back({u, worker});
+  for (const MemoryUse& mine : uses) {
+    // Whoever clashes with one of these clashes with this kernel, which the same thread runs.
+    std::erase_if(uses_, [&](const Use& u) { return u.worker == worker && covers(mine, u.use); });
+    uses_.push_back({mine, worker});
+  }
 }
 
 void Region::run(void* const* arguments, const int64_t* vars) const {
