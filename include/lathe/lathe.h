@@ -23,6 +23,7 @@
 #include "nn/state.h"
 #include "nn/training.h"
 #include "runtime/device.h"
+#include "tensor/custom_kernel.h"
 #include "tensor/jit.h"
 #include "tensor/tensor.h"
 

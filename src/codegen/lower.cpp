@@ -87,6 +87,8 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
     out.colored_name += "_" + colored(size, axis_color(t));
   }
   if (axes.empty()) out.name = out.colored_name = out.name + "_1";
+  if (const std::string& given = body.arg_as<KernelPtr>()->name; !given.empty())
+    out.name = out.colored_name = given;
 }
 
 }  // namespace

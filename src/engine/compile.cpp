@@ -42,12 +42,30 @@ void record(const UOp& body, const Device& device, const std::string& name, cons
   if (!std::filesystem::exists(file)) write_file_atomically(file, text);
 }
 
+// A kernel that the user wrote in the language of the device, or compiled for it.
+std::shared_ptr<const CompiledKernel> load_given(const UOp& body, Device& device) {
+  const KernelArg& given = *body.arg_as<KernelPtr>();
+  ErrorContext context([&] { return fmt::format("loading kernel {} for {}", given.name, device.name()); });
+  if (!device.renderer()) user_runtime_error("{} runs graphs only, no source", device.name());
+  if (knob(Knob::DEBUG) >= 4 && !given.is_binary) debug_line("{}", given.source);
+  auto out = std::make_shared<CompiledKernel>();
+  out->program = device.load({given.name, given.source, {}, given.is_binary});
+  for (const UOp& p : body.srcs()) {
+    out->slots.push_back(static_cast<int>(p.param().slot));
+    out->work.bytes += static_cast<double>(prod(p.shape()).vmax() * item_size(p.dtype()));
+  }
+  out->name = out->colored_name = given.name;
+  out->n_cores = given.n_cores;
+  return out;
+}
+
 std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
+  if (!body.arg_as<KernelPtr>()->source.empty()) return load_given(body, device);
   const double start = now_seconds();
   const LoweredKernel lowered = lower(body, device.target());
   ErrorContext context(
       [&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
-  KernelSource source{lowered.name, {}, lowered.linear};
+  KernelSource source{lowered.name, {}, lowered.linear, false};
   if (const Renderer* renderer = device.renderer()) {
     Rendered text = renderer->render(lowered.name, lowered.linear);
     source.source = std::move(text.source);

@@ -7,18 +7,14 @@
 #include <iterator>
 
 namespace lathe {
-namespace {
-
-const UOp& written_by(const Launch& l) { return l.buffers[l.written]; }
-
-}  // namespace
 
 Graph::Graph(const Recording& recording, std::span<const UOp> inputs, std::vector<UOp>& results,
              const Nodes& held) {
   std::vector<Launch> launches = recording.launches();
   restore_host_data(recording, results, launches, held);
   Nodes written;
-  for (const Launch& l : launches) written.insert(written_by(l).node());
+  for (const Launch& l : launches)
+    for (const UOp& b : l.written()) written.insert(b.node());
   for (const UOp& b : inputs) writes_inputs_ = writes_inputs_ || written.count(b.node());
   // Nodes without memory stand for what is bound: a graph keeps no memory of a call alive.
   std::unordered_map<const Node*, UOp> bound;
@@ -41,8 +37,8 @@ Graph::Graph(const Recording& recording, std::span<const UOp> inputs, std::vecto
     for (const UOp& b : l.buffers)
       // Who owns memory of the caller may change it at any time.
       if (b.param().store->storage && memory_of(b)->is_external()) varying.insert(b.node());
-    const UOp& b = written_by(l);
-    if (!recording.made(b) || held.count(b.node())) varying.insert(b.node());
+    for (const UOp& b : l.written())
+      if (!recording.made(b) || held.count(b.node())) varying.insert(b.node());
   }
   add_steps(std::move(launches), std::move(varying));
   place_buffers(recording, held);
@@ -60,9 +56,10 @@ void Graph::restore_host_data(const Recording& recording, std::span<const UOp> r
     if (memory_of(b)->is_external()) return;
     const UOp original = new_buffer(b.shape(), b.dtype(), b.device());
     original.param().store->storage = std::move(storage);
-    copies.push_back({nullptr, {b, original}, 0, &device(b.param().device)});
+    copies.push_back({nullptr, {b, original}, 1, &device(b.param().device)});
   };
-  for (const Launch& l : launches) restore(written_by(l));
+  for (const Launch& l : launches)
+    for (const UOp& b : l.written()) restore(b);
   for (const UOp& b : results) restore(b);
   launches.insert(launches.begin(), std::move_iterator(copies.begin()), std::move_iterator(copies.end()));
 }
@@ -76,7 +73,8 @@ void Graph::add_steps(std::vector<Launch> launches, Nodes varying) {
   for (size_t before = 0; before != varying.size();) {
     before = varying.size();
     for (const Launch& l : launches)
-      if (varies(l)) varying.insert(written_by(l).node());
+      if (varies(l))
+        for (const UOp& b : l.written()) varying.insert(b.node());
   }
   for (Launch& l : launches) {
     if (!varies(l)) {
@@ -97,7 +95,8 @@ void Graph::place_buffers(const Recording& recording, const Nodes& held) {
   Nodes bound, once, made_once, seen;
   for (const UOp& b : inputs_) bound.insert(b.node());
   for (const UOp& b : results_) bound.insert(b.node());
-  for (const Launch& l : once_) made_once.insert(written_by(l).node());
+  for (const Launch& l : once_)
+    for (const UOp& b : l.written()) made_once.insert(b.node());
   for (const Launch& l : once_)
     for (const UOp& b : l.buffers) {
       if (!once.insert(b.node()).second) continue;
@@ -118,9 +117,9 @@ void Graph::place_buffers(const Recording& recording, const Nodes& held) {
   for (const UOp& b : fixed_) planned.erase(b.node());
   arenas_ = plan_arenas(uses, [&](const UOp& b) { return planned.count(b.node()) != 0; });
   for (const Step& s : steps_) {
-    const UOp& out = written_by(s.launch);
-    if (!planned.count(out.node()) && written_.insert(out.node()).second)
-      written_at_.push_back(s.arguments + s.launch.written);
+    for (size_t i = 0; i < s.launch.n_written; i++)
+      if (const Node* out = s.launch.buffers[i].node(); !planned.count(out) && written_.insert(out).second)
+        written_at_.push_back(s.arguments + i);
   }
   for (const UOp& b : fixed_) {
     const auto& memory = fixed_memory_.emplace_back(memory_of(b));
@@ -148,7 +147,7 @@ void Graph::make_segments() {
     std::vector<MemoryUse> uses;
     for (const UOp& b : l.buffers) {
       uses.push_back(place.try_emplace(b.node(), MemoryUse{b.node(), 0, 1, false}).first->second);
-      uses.back().is_written = b == written_by(l);
+      uses.back().is_written = uses.size() <= l.n_written;
     }
     const Estimate& work = l.kernel->work;
     segments_.back().region->add(entry, l.kernel->n_cores, steps_[i].arguments, steps_[i].vars,

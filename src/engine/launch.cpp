@@ -20,13 +20,13 @@ void show_launch(const std::string& device_name, const CompiledKernel& k, double
 }  // namespace
 
 Launch make_launch(const ScheduledKernel& k) {
-  Launch out{nullptr, k.buffers, 0, &device(k.device)};
+  Launch out{nullptr, k.buffers, 1, &device(k.device)};
   if (k.is_copy()) return out;
   out.kernel = compile_kernel(k.body, *out.device);
   out.buffers.clear();
-  for (size_t i = 0; i < out.kernel->slots.size(); i++) {
-    const int slot = out.kernel->slots[i];
-    if (slot == 0) out.written = i;
+  out.n_written = 0;
+  for (const int slot : out.kernel->slots) {
+    out.n_written += static_cast<size_t>(slot) < k.n_written;
     out.buffers.push_back(k.buffers[static_cast<size_t>(slot)]);
   }
   return out;
@@ -34,7 +34,7 @@ Launch make_launch(const ScheduledKernel& k) {
 
 void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars) {
   const bool shown = knob(Knob::DEBUG) >= 2;
-  memory[launch.written]->mark_written();
+  for (Buffer* b : memory.first(launch.n_written)) b->mark_written();
   if (!launch.kernel) {
     copy_bytes(*memory[0], *memory[1]);
     if (shown)

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace lathe {
@@ -13,8 +14,9 @@ namespace lathe {
 struct Launch {
   std::shared_ptr<const CompiledKernel> kernel;  // null: a copy
   std::vector<UOp> buffers;                      // Buffers, as the program takes them. A copy: {to, from}
-  size_t written = 0;                            // position of the one that is written
+  size_t n_written = 1;                          // the first buffers are written
   Device* device = nullptr;
+  std::span<const UOp> written() const { return std::span(buffers).first(n_written); }
 };
 // Compiles where needed.
 Launch make_launch(const ScheduledKernel& k);

@@ -17,6 +17,16 @@ struct Structure {
   Hash128 hash;
 };
 
+// What kernels do not depend on.
+Arg without_gradient(const UOp& u) {
+  const auto* call = std::get_if<CallPtr>(&u.arg());
+  if (!call) return u.arg();
+  CallArg arg = **call;
+  arg.gradient_id = 0;
+  arg.gradient = nullptr;
+  return std::make_shared<const CallArg>(std::move(arg));
+}
+
 Structure structure_of(std::span<const UOp> roots) {
   Structure out;
   out.order = toposort(sink(roots));
@@ -32,12 +42,13 @@ Structure structure_of(std::span<const UOp> roots) {
       words.push_back(hash_text(u.device()).lo);
       out.buffers.push_back(u);
     } else {
-      const Hash128 a = hash_arg(u.arg(), {});
+      const Hash128 a = hash_arg(without_gradient(u), {});
       words.push_back(a.lo);
       words.push_back(a.hi);
     }
     for (const UOp& s : u.srcs()) {
-      const Hash128& h = hashes[*position.find(s.node())];
+      const uint32_t* at = position.find(s.node());
+      const Hash128& h = at ? hashes[*at] : s.hash();  // the body of a Call has no position
       words.push_back(h.lo);
       words.push_back(h.hi);
     }

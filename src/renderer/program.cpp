@@ -15,7 +15,7 @@ struct NotRendered {
 constexpr NotRendered kNotRendered[] = {
     {{Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Threefry, Op::FloorDiv, Op::FloorMod},
      "codegen decomposes it"},
-    {{Op::Call, Op::Linear, Op::Copy}, "it is about whole kernels, not part of one"},
+    {{Op::Call, Op::Result, Op::Linear, Op::Copy}, "it is about whole kernels, not part of one"},
     {{Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Flip, Op::Reduce, Op::Stage, Op::Contiguous,
       Op::ContiguousBackward, Op::Detach},
      "graphs only: lowering turns it into loops, indices and memory"},

@@ -1,5 +1,7 @@
 #include "schedule/assign_ranges.h"
 
+#include "schedule/schedule.h"
+
 namespace lathe {
 
 std::span<const UOp> flow_sources(const UOp& u) {
@@ -13,6 +15,7 @@ std::span<const UOp> flow_sources(const UOp& u) {
     case Op::Expand:
     case Op::Pad:
     case Op::Shrink: return u.srcs().first(1);
+    case Op::Call: return u.srcs().subspan(1);
     default: return u.srcs();
   }
 }
@@ -49,7 +52,8 @@ class Assigner {
   RangePlan run() {
     for (size_t k = plan_.order.size(); k-- > 0;) {
       const UOp& u = plan_.order[k];
-      if (u.op() == Op::Sink || u.op() == Op::After) continue;
+      if (u.op() == Op::Call || u.op() == Op::After) force_arguments(u);
+      if (u.op() == Op::Sink || u.op() == Op::Call || u.op() == Op::After) continue;
       visit(u);
       demands_.erase(u.node());
     }
@@ -73,6 +77,12 @@ class Assigner {
       }
     }
     return out;
+  }
+
+  // Calls work on memory, and what is waited for has to be there.
+  void force_arguments(const UOp& u) {
+    for (const UOp& s : u.srcs().subspan(1))
+      if (s.dtype() != DType::Void) force_.insert(strip_views(s).node());
   }
 
   UOp new_range(const SInt& size, AxisType type) {

@@ -1,6 +1,7 @@
 #include "schedule/build_kernels.h"
 
 #include "schedule/buffer_limit.h"
+#include "schedule/calls.h"
 #include "schedule/kernel_body.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
@@ -59,6 +60,7 @@ class Builder {
       case Op::Param: values_[u.node()].state = {u, 0, u}; return;
       case Op::After: return build_after(u);
       case Op::Store: return;  // built by its After, once the state it follows is known
+      case Op::Call: return build_call(u);
       default: break;
     }
     const ValueRanges& at = plan_.ranges.at(u.node());
@@ -198,7 +200,10 @@ class Builder {
     State state = state_of(u.src(0));
     for (size_t i = 1; i < u.n_srcs(); i++) {
       const UOp& s = u.src(i);
-      CHECK(s.op() == Op::Store, "After over {}: only a Store changes a buffer here", op_name(s.op()));
+      if (s.op() != Op::Store) {
+        state = s.op() == Op::Call ? state_after(s, state) : waiting(state, s);
+        continue;
+      }
       const ValueRanges& at = plan_.ranges.at(s.node());
       const UOp target = address(s.src(0), at.out, state);
       UOp value = clean(read(s.src(1), operand_coords(at.out, s.src(1).shape())));
@@ -207,10 +212,7 @@ class Builder {
       for (const UOp& c : at.out)
         if (c.op() == Op::Range) loops.push_back(c);
       value = within_limit(without_hazard(value, target, state, at, s, loops), state.buffer.device());
-      const State next{
-          state.buffer, state.version + 1,
-          UOp::make(Op::After, {state.buffer, UOp::make(Op::Noop, DType::Void, {},
-                                                        TextArg(std::to_string(state.version + 1)))})};
+      const State next = next_of(state);
       emit(store(target, value), loops, next);
       state = next;
     }
@@ -218,9 +220,63 @@ class Builder {
     draft_.memory.emplace(u.node(), state.buffer);
   }
 
+  static State next_of(const State& s) {
+    const UOp version = UOp::make(Op::Noop, DType::Void, {}, TextArg(std::to_string(s.version + 1)));
+    return {s.buffer, s.version + 1, UOp::make(Op::After, {s.buffer, version})};
+  }
+
+  // The same state, for readers that come after `value` is in memory.
+  State waiting(const State& state, const UOp& value) {
+    if (strip_views(value).is_const()) return state;
+    const UOp version = UOp::make(Op::Noop, DType::Void, {}, TextArg(std::to_string(state.version)));
+    return {state.buffer, state.version, UOp::make(Op::After, {state.buffer, version, state_of(value).node})};
+  }
+
+  State state_after(const UOp& call, const State& before) const {
+    for (const State& s : written_by_.at(call.node()))
+      if (s.buffer == before.buffer) return s;
+    return before;
+  }
+
+  // The kernel, or the kernels of a function, over the memory of the arguments.
+  void build_call(const UOp& u) {
+    const auto& arg = *u.arg_as<CallPtr>();
+    const auto n_written = static_cast<size_t>(arg.n_written);
+    std::vector<UOp> buffers;
+    DraftKernel draft;
+    for (const UOp& s : u.srcs().subspan(1)) {
+      const State state = state_of(s);
+      buffers.push_back(state.buffer);
+      draft.reads.push_back({state.buffer, state.version});
+      if (buffers.size() > n_written) continue;
+      const State next = next_of(state);
+      draft.writes.push_back({next.buffer, next.version});
+      written_by_[u.node()].push_back(next);
+    }
+    const UOp& body = u.src(0);
+    if (std::holds_alternative<KernelPtr>(body.arg())) {
+      draft.kernels.push_back({body, buffers, buffers[0].device(), n_written});
+    } else {
+      std::ranges::rotate(buffers, buffers.begin() + arg.n_written);  // a function's results are its last
+      std::unordered_map<UOp, UOp> own;
+      for (ScheduledKernel k : function_schedule(body).kernels) {
+        for (UOp& b : k.buffers) {
+          if (b.op() == Op::Param) {
+            b = buffers[static_cast<size_t>(b.param().slot)];
+            continue;
+          }
+          UOp& mine = own[b];
+          if (!mine) mine = new_buffer(b.shape(), b.dtype(), b.device());
+          b = mine;
+        }
+        draft.kernels.push_back(std::move(k));
+      }
+    }
+    draft_.kernels.push_back(std::move(draft));
+  }
+
   State state_of(const UOp& u) {
-    UOp base = u;
-    while (base.op() == Op::Reshape) base = base.src(0);
+    const UOp base = strip_views(u);
     const auto it = values_.find(base.node());
     CHECK(it != values_.end() && it->second.state.buffer, "assignment to a {}: only memory can be written",
           op_name(base.op()));
@@ -271,6 +327,7 @@ class Builder {
 
   RangePlan plan_;
   std::unordered_map<const Node*, Value> values_;
+  std::unordered_map<const Node*, std::vector<State>> written_by_;  // of each Call
   Draft draft_;
 };
 

@@ -5,16 +5,15 @@
 
 namespace lathe {
 
-// A kernel and the buffer states it touches. State 0 of a buffer is what it holds before the schedule runs;
-// each assignment makes the next.
+// Kernels that run in a row, one but for a precompiled function, and the buffer states they touch. State 0 of
+// a buffer is what it holds before the schedule runs; each assignment makes the next.
 struct DraftKernel {
-  ScheduledKernel kernel;
+  std::vector<ScheduledKernel> kernels;
   struct Access {
     UOp buffer;
     int state;
   };
-  std::vector<Access> reads;
-  Access write;
+  std::vector<Access> reads, writes;
 };
 
 struct Draft {

@@ -19,7 +19,7 @@ int version_of(const UOp& state) {
 class BodyMaker {
  public:
   explicit BodyMaker(DraftKernel::Access written) {
-    out_.write = written;
+    out_.writes.push_back(written);
     slot_of(written.buffer);
   }
 
@@ -27,7 +27,7 @@ class BodyMaker {
     if (as_copy(effect)) return std::move(out_);
     Rebuilt done;
     const UOp flat = done.walk(toposort(effect), [&](const UOp& u) {
-      if (u.op() == Op::Load) out_.reads.push_back({memory_of(u.src(0).src(0)), version_of(u.src(0).src(0))});
+      if (u.op() == Op::Load) read_state(u.src(0).src(0));
       const UOp v = done.over_sources(u);
       return u.op() == Op::Index && is_memory(u.src(0)) ? flat_access(u.src(0), v.srcs().subspan(1)) : v;
     });
@@ -40,14 +40,22 @@ class BodyMaker {
     return u.op() == Op::Buffer || u.op() == Op::Param || u.op() == Op::After;
   }
 
+  // What the state waits for is no buffer of this kernel.
+  void read_state(const UOp& state) {
+    out_.reads.push_back({memory_of(state), version_of(state)});
+    if (state.op() != Op::After) return;
+    for (const UOp& other : state.srcs().subspan(2))
+      out_.reads.push_back({memory_of(other), version_of(other)});
+  }
+
   int slot_of(const UOp& buffer) {
-    auto& bufs = out_.kernel.buffers;
+    auto& bufs = out_.kernels[0].buffers;
     const auto it = std::find(bufs.begin(), bufs.end(), buffer);
     if (it != bufs.end()) return static_cast<int>(it - bufs.begin());
     if (bufs.empty())
-      out_.kernel.device = buffer.device();
-    else if (buffer.device() != out_.kernel.device)
-      user_runtime_error("all buffers must be on the same device: [{}, {}]", out_.kernel.device,
+      out_.kernels[0].device = buffer.device();
+    else if (buffer.device() != out_.kernels[0].device)
+      user_runtime_error("all buffers must be on the same device: [{}, {}]", out_.kernels[0].device,
                          buffer.device());
     bufs.push_back(buffer);
     return static_cast<int>(bufs.size()) - 1;
@@ -60,9 +68,9 @@ class BodyMaker {
     const UOp& from = value.src(0);
     CHECK(from.op() == Op::Load, "Copy of a value that is not in memory");
     const UOp buffer = memory_of(from.src(0).src(0));
-    out_.reads.push_back({buffer, version_of(from.src(0).src(0))});
-    out_.kernel.device = effect.src(0).src(0).device();
-    out_.kernel.buffers.push_back(buffer);
+    read_state(from.src(0).src(0));
+    out_.kernels[0].device = effect.src(0).src(0).device();
+    out_.kernels[0].buffers.push_back(buffer);
     return true;
   }
 
@@ -85,10 +93,10 @@ class BodyMaker {
     for (size_t i = 0; i < loops.size(); i++) closed.push_back(renumber[i].second);
     const UOp body =
         loops.empty() ? closed[0] : UOp::make(Op::End, DType::Void, {closed.data(), closed.size()});
-    out_.kernel.body = sink(std::span<const UOp>(&body, 1), std::make_shared<const KernelArg>());
+    out_.kernels[0].body = sink(std::span<const UOp>(&body, 1), std::make_shared<const KernelArg>());
   }
 
-  DraftKernel out_;
+  DraftKernel out_{std::vector<ScheduledKernel>(1), {}, {}};
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "schedule/order.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -10,7 +12,7 @@ std::vector<ScheduledKernel> order_kernels(std::vector<DraftKernel> kernels) {
   const size_t n = kernels.size();
   std::map<Key, size_t> writer;
   for (size_t k = 0; k < n; k++)
-    writer.emplace(Key{kernels[k].write.buffer.node(), kernels[k].write.state}, k);
+    for (const auto& w : kernels[k].writes) writer.emplace(Key{w.buffer.node(), w.state}, k);
   std::vector<std::vector<size_t>> next(n);
   std::vector<size_t> waits(n, 0);
   auto before = [&](size_t a, size_t b) {
@@ -23,21 +25,22 @@ std::vector<ScheduledKernel> order_kernels(std::vector<DraftKernel> kernels) {
       if (const auto w = writer.find({r.buffer.node(), r.state}); w != writer.end()) before(w->second, k);
       if (const auto w = writer.find({r.buffer.node(), r.state + 1}); w != writer.end()) before(k, w->second);
     }
-    const auto& w = kernels[k].write;
-    if (const auto p = writer.find({w.buffer.node(), w.state - 1}); p != writer.end()) before(p->second, k);
+    for (const auto& w : kernels[k].writes)
+      if (const auto p = writer.find({w.buffer.node(), w.state - 1}); p != writer.end()) before(p->second, k);
   }
   std::set<size_t> ready;  // lowest position first keeps the given order where there is a choice
   for (size_t k = 0; k < n; k++)
     if (!waits[k]) ready.insert(k);
   std::vector<ScheduledKernel> out;
-  while (!ready.empty()) {
+  size_t n_done = 0;
+  for (; !ready.empty(); n_done++) {
     const size_t k = *ready.begin();
     ready.erase(ready.begin());
-    out.push_back(std::move(kernels[k].kernel));
+    std::ranges::move(kernels[k].kernels, std::back_inserter(out));
     for (size_t b : next[k])
       if (--waits[b] == 0) ready.insert(b);
   }
-  if (out.size() != n) user_runtime_error("cycle detected in assign graph");
+  if (n_done != n) user_runtime_error("cycle detected in assign graph");
   return out;
 }
 

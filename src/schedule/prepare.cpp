@@ -68,9 +68,17 @@ UOp shrink_of_stack(const Match& m) {
   return lanes.size() == 1 ? reshape(lanes[0], size) : stack(lanes);
 }
 
+UOp permute_of_permute(const Match& m) {
+  const auto outer = m.root().arg_as<AxesArg>().span(), inner = m.root().src(0).arg_as<AxesArg>().span();
+  std::vector<int> order;
+  for (const int8_t axis : outer) order.push_back(inner[static_cast<size_t>(axis)]);
+  return permute(m[x], order);
+}
+
 UOp reshape_of_reshape(const Match& m) { return reshape(m[x], m.root().shape()); }
 
 constexpr auto kStackViews = rules(rule(op<Op::Shrink>(op<Op::Stack>(), y, z), fn(shrink_of_stack)),
+                                   rule(op<Op::Permute>(op<Op::Permute>(x)), fn(permute_of_permute)),
                                    rule(op<Op::Reshape>(op<Op::Reshape>(x, y), z), fn(reshape_of_reshape)));
 
 // A copy is a Store into a new buffer of the target device, of a value that lies in memory on its own device.

@@ -4,6 +4,7 @@
 #include "schedule/assign_ranges.h"
 #include "schedule/assignments.h"
 #include "schedule/build_kernels.h"
+#include "schedule/calls.h"
 #include "schedule/order.h"
 #include "schedule/prepare.h"
 #include "uop/spec.h"
@@ -27,7 +28,8 @@ Wanted wanted_nodes(std::span<const UOp> roots) {
   }
   out.n_roots = out.nodes.size();
   for (const UOp& u : toposort(sink(roots)))
-    if (u.op() == Op::After && seen.insert(u.node()).second) out.nodes.push_back(u);
+    if (u.op() == Op::After && u.src(1).dtype() == DType::Void && seen.insert(u.node()).second)
+      out.nodes.push_back(u);
   return out;
 }
 
@@ -50,7 +52,7 @@ std::vector<Arena> plan_inner_buffers(const Schedule& schedule, const UOp& graph
 Schedule make_schedule(std::span<const UOp> roots) {
   const Wanted wanted = wanted_nodes(roots);
   const UOp given = sink(wanted.nodes);
-  const UOp prepared = prepare(simplify_assignments(forward_constants(given), wanted.n_roots));
+  const UOp prepared = prepare(simplify_assignments(forward_constants(lower_calls(given)), wanted.n_roots));
   if (knob(Knob::SPEC)) {
     verify(given, SpecLevel::Tensor, "building the graph");
     verify(prepared, SpecLevel::Tensor, "prepare");

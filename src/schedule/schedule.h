@@ -11,8 +11,9 @@ namespace lathe {
 // One kernel launch, or a copy between devices.
 struct ScheduledKernel {
   UOp body;                  // Sink of a kernel graph (docs/ir.md stage 2); empty for a copy
-  std::vector<UOp> buffers;  // Buffer nodes, position = Param slot; 0 is written. A copy: {to, from}
+  std::vector<UOp> buffers;  // Buffer nodes, position = Param slot. A copy: {to, from}
   std::string device;
+  size_t n_written = 1;  // the first buffers are written
   bool is_copy() const { return !body; }
 };
 

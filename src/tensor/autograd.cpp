@@ -3,6 +3,7 @@
 #include "tensor/promote.h"
 #include "tensor/state.h"
 
+#include <atomic>
 #include <unordered_set>
 
 namespace lathe {
@@ -27,6 +28,14 @@ UOp root_gradient(const Tensor& root, const std::optional<Tensor>& given) {
 
 }  // namespace
 
+void set_gradient(
+    CallArg& arg,
+    std::function<std::vector<UOp>(const UOp& call, const std::vector<UOp>& grads)> of_arguments) {
+  static std::atomic<int64_t> next{1};
+  arg.gradient_id = next.fetch_add(1);
+  arg.gradient = std::make_shared<const CallGradient>(CallGradient{std::move(of_arguments)});
+}
+
 const Tensor& Tensor::backward(const std::optional<Tensor>& gradient) const {
   const UOp root = uop(), seed = root_gradient(*this, gradient);
   std::unordered_set<const Node*> below;
@@ -39,7 +48,7 @@ const Tensor& Tensor::backward(const std::optional<Tensor>& gradient) const {
     targets.push_back(s->uop);
     tensors.push_back(TensorState::handle(std::move(s)));
   }
-  const std::vector<UOp> found = gradients(root, seed, targets);
+  const std::vector<UOp> found = gradients({&root, 1}, {&seed, 1}, targets);
   for (size_t i = 0; i < tensors.size(); i++) {
     if (!found[i]) continue;
     if (std::optional<Tensor> known = tensors[i].grad())
@@ -59,7 +68,8 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& targets,
     if (is_weak(t.dtype())) user_runtime_error("cannot take gradient wrt a weak Tensor");
     nodes.push_back(t.uop());
   }
-  const std::vector<UOp> found = gradients(uop(), root_gradient(*this, gradient), nodes);
+  const UOp root = uop(), seed = root_gradient(*this, gradient);
+  const std::vector<UOp> found = gradients({&root, 1}, {&seed, 1}, nodes);
   std::vector<Tensor> out;
   for (size_t i = 0; i < found.size(); i++)
     out.push_back(found[i] ? Tensor(found[i]) : targets[i].const_like(0));

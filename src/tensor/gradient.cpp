@@ -3,7 +3,9 @@
 #include "tensor/promote.h"
 #include "tensor/view.h"
 #include "uop/matcher.h"
+#include "uop/rebuild.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <unordered_map>
@@ -125,7 +127,7 @@ List grad_contiguous_backward(const Match& m) { return {UOp::make(Op::Contiguous
 // What an assignment stored gets the gradient of the part it wrote; the memory before it gets the rest.
 List grad_after(const Match& m) {
   const UOp &y = m.root(), &base = y.src(0), &written = y.src(1);
-  if (written.op() != Op::Store) return {};
+  if (written.op() != Op::Store) return {incoming(m)};  // it only waits
   const UOp& view = written.src(0);
   List out(y.n_srcs());
   out[1] = apply_view(view, base, incoming(m));
@@ -170,22 +172,24 @@ constexpr OpSet kNoGradient = {Op::Special,  Op::Buffer,   Op::Param, Op::Const,
                                Op::FloorMod, Op::CmpLt,    Op::CmpNe, Op::CmpEq, Op::Xor,   Op::Or,
                                Op::And,      Op::Threefry, Op::Detach};
 // Ops of kernels and programs.
-constexpr OpSet kRefused = {Op::Noop, Op::Call,    Op::Linear, Op::Sink, Op::Group, Op::Index,
-                            Op::Load, Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage};
+constexpr OpSet kRefused = {Op::Noop,    Op::Linear, Op::Sink, Op::Group, Op::Index, Op::Load,
+                            Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage};
 
 constexpr OpSet ops_with_rule() {
   OpSet ops;
   for (const auto& entry : kGradient.rules) ops = ops | kGradient.nodes[entry.info.left].ops;
   return ops;
 }
-constexpr OpSet kWithRule = ops_with_rule();
+// What Calls make is gathered before the Calls themselves.
+constexpr OpSet kWithRule = ops_with_rule() | OpSet{Op::Call, Op::Result};
 
 // Nodes through which the root depends on a target, differentiably.
 std::unordered_set<const Node*> nodes_on_path(const std::vector<UOp>& order, std::span<const UOp> targets) {
   std::unordered_set<const Node*> on_path;
   for (const UOp& t : targets) on_path.insert(t.node());
   for (const UOp& u : order) {
-    if (kNoGradient.contains(u.op()) || !(is_float(u.dtype()) || u.op() == Op::Store)) continue;
+    if (kNoGradient.contains(u.op()) || !(is_float(u.dtype()) || u.op() == Op::Store || u.op() == Op::Call))
+      continue;
     for (const UOp& s : u.srcs()) {
       if (!on_path.count(s.node())) continue;
       on_path.insert(u.node());
@@ -216,6 +220,99 @@ UOp fit_to(const UOp& g, const UOp& value) {
   return cast(out, value.dtype());
 }
 
+// The Call that makes `u`, or null.
+const UOp* call_behind(const UOp& u) {
+  if (u.op() == Op::Result) return &u.src(0);
+  return u.op() == Op::After && u.src(1).op() == Op::Call ? &u.src(1) : nullptr;
+}
+size_t position_in_call(const UOp& u, const UOp& call) {
+  if (u.op() == Op::Result) return static_cast<size_t>(u.value().as_i64());
+  return static_cast<size_t>(std::ranges::find(call.srcs().subspan(1), u.src(0)) - call.srcs().begin()) - 1;
+}
+
+// `call` for what its body needs of the arguments.
+UOp call_with_used(const List& values, const List& arguments, CallArg arg) {
+  const UOp body = sink(values);
+  Rebuilt renumbered;
+  List used;
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::Param || u.param().space != AddrSpace::Global) continue;
+    renumbered.set(u, param(static_cast<int>(used.size()), u.shape(), u.dtype(), u.device()));
+    used.push_back(arguments[static_cast<size_t>(u.param().slot)]);
+  }
+  const UOp made = renumbered.walk(toposort(body), [&](const UOp& u) {
+    return renumbered.contains(u) ? renumbered.of(u) : renumbered.over_sources(u);
+  });
+  return call(made, used, std::move(arg));
+}
+
+// The gradient of a function is a function, of the arguments and of what flows into its values.
+List function_gradient(const UOp& u, const List& into, const std::unordered_set<const Node*>& on_path) {
+  const CallArg& arg = *u.arg_as<CallPtr>();
+  const UOp& body = u.src(0);
+  List arguments(u.srcs().begin() + 1, u.srcs().end()), roots, seeds, targets, values, there;
+  std::vector<size_t> sources;  // of the targets
+  for (const UOp& p : toposort(body)) {
+    if (p.op() != Op::Param || p.param().space != AddrSpace::Global) continue;
+    sources.push_back(static_cast<size_t>(p.param().slot) + 1);
+    if (on_path.count(u.src(sources.back()).node()))
+      targets.push_back(p);
+    else
+      sources.pop_back();
+  }
+  for (size_t i = 0; i < body.n_srcs(); i++) {
+    if (!into[i]) continue;
+    const UOp& v = body.src(i);
+    roots.push_back(v);
+    seeds.push_back(param(static_cast<int>(arguments.size()), v.shape(), v.dtype(), v.device()));
+    arguments.push_back(into[i]);
+    if (!into[i].device().empty()) there.push_back(into[i]);
+  }
+  // Arguments of their own keep the values of the body from being those of the forward pass.
+  for (size_t i = 0; arg.recompute && !there.empty() && i + 1 < u.n_srcs(); i++) {
+    const UOp base = view_base(arguments[i]);
+    if (base.device().empty()) continue;
+    there.insert(there.begin(), base);
+    arguments[i] = substitute(arguments[i], {{base, UOp::make(Op::After, DType::Void, there)}});
+    there.erase(there.begin());
+  }
+  const List found = gradients(roots, seeds, targets);
+  std::vector<size_t> flows;
+  for (size_t i = 0; i < found.size(); i++) {
+    if (!found[i]) continue;
+    flows.push_back(sources[i]);
+    values.push_back(found[i]);
+  }
+  List out(u.n_srcs());
+  if (values.empty()) return out;
+  const UOp made =
+      call_with_used(values, arguments, {.name = arg.name + "_gradient", .precompile = arg.precompile});
+  for (size_t i = 0; i < values.size(); i++) out[flows[i]] = call_result(made, i);
+  return out;
+}
+
+// One gradient a source of the Call, the first of which is its body.
+List call_gradient(const UOp& u, List& into, const std::unordered_set<const Node*>& on_path) {
+  const CallArg& arg = *u.arg_as<CallPtr>();
+  const bool is_kernel = std::holds_alternative<KernelPtr>(u.src(0).arg());
+  if (!arg.gradient) {
+    if (is_kernel)
+      user_runtime_error("failed to compute gradient for Call: the kernel {} was given no gradient",
+                         arg.name);
+    return function_gradient(u, into, on_path);
+  }
+  into.resize(is_kernel ? static_cast<size_t>(arg.n_written) : u.src(0).n_srcs());
+  for (size_t i = 0; i < into.size(); i++) {
+    const UOp& v = is_kernel ? u.src(1 + i) : u.src(0).src(i);
+    if (!into[i]) into[i] = broadcast_to(constant(v.dtype(), Scalar(0)), v.shape());
+  }
+  List out = arg.gradient->of_arguments(u, into);
+  if (out.size() + 1 != u.n_srcs())
+    value_error("the gradient of {} has {} parts for {} arguments", arg.name, out.size(), u.n_srcs() - 1);
+  out.insert(out.begin(), UOp());
+  return out;
+}
+
 }  // namespace
 
 GradientKind gradient_kind(Op op) {
@@ -225,29 +322,42 @@ GradientKind gradient_kind(Op op) {
   return GradientKind::Refused;
 }
 
-std::vector<UOp> gradients(const UOp& root, const UOp& root_grad, std::span<const UOp> targets) {
+std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> root_grads,
+                           std::span<const UOp> targets) {
   static const Matcher<List> matcher(kGradient);
-  const std::vector<UOp> order = toposort(root);
+  const std::vector<UOp> order = toposort(sink(roots));
   const std::unordered_set<const Node*> on_path = nodes_on_path(order, targets);
   std::unordered_map<const Node*, UOp> grads;
-  if (on_path.count(root.node())) grads.emplace(root.node(), fit_to(root_grad, root));
+  std::unordered_map<const Node*, List> into_calls;  // what flows into the values that each makes
+  const auto add = [&](const UOp& g, UOp& to) { to = to ? to + g : g; };
+  for (size_t i = 0; i < roots.size(); i++)
+    if (on_path.count(roots[i].node())) add(fit_to(root_grads[i], roots[i]), grads[roots[i].node()]);
   for (size_t i = order.size(); i-- > 0;) {
     const UOp& u = order[i];
     const auto own = grads.find(u.node());
-    if (own == grads.end() || u.n_srcs() == 0 || kNoGradient.contains(u.op())) continue;
-    bool wanted = false;
-    for (const UOp& s : u.srcs()) wanted = wanted || on_path.count(s.node());
-    if (!wanted) continue;
-    Incoming context{own->second};
-    const List list = matcher.rewrite(u, context);
+    const auto calls = into_calls.find(u.node());
+    if ((own == grads.end() && calls == into_calls.end()) || u.n_srcs() == 0 || kNoGradient.contains(u.op()))
+      continue;
+    if (std::ranges::none_of(u.srcs(), [&](const UOp& s) { return on_path.count(s.node()) != 0; })) continue;
+    List list;
+    if (const UOp* call = call_behind(u)) {
+      List& values = into_calls[call->node()];
+      values.resize(std::max<size_t>(call->src(0).n_srcs(), call->n_srcs()));
+      add(own->second, values[position_in_call(u, *call)]);
+      continue;
+    }
+    if (u.op() == Op::Call) {
+      list = call_gradient(u, calls->second, on_path);
+    } else {
+      Incoming context{own->second};
+      list = matcher.rewrite(u, context);
+    }
     if (list.empty()) user_runtime_error("failed to compute gradient for {}", op_name(u.op()));
     for (size_t k = 0; k < list.size(); k++) {
       const UOp& s = u.src(k);
       if (!list[k] || !on_path.count(s.node())) continue;
       // A Store stands for the value that it writes.
-      const UOp g = s.op() == Op::Store ? list[k] : fit_to(list[k], s);
-      const auto [known, is_new] = grads.emplace(s.node(), g);
-      if (!is_new) known->second = known->second + g;
+      add(s.op() == Op::Store ? list[k] : fit_to(list[k], s), grads[s.node()]);
     }
   }
   std::vector<UOp> out;

@@ -75,7 +75,8 @@ MemoryNodes looked_at(const std::vector<Tensor>& but) {
 void run_older_readers(const Recording& recording) {
   MemoryNodes written;
   for (const Launch& l : recording.launches())
-    if (!recording.made(l.buffers[l.written])) written.insert(l.buffers[l.written].node());
+    for (const UOp& b : l.written())
+      if (!recording.made(b)) written.insert(b.node());
   run_pending({}, written, 0, recording.mark());
 }
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -75,7 +74,7 @@ class Jit {
       std::optional<R> returned;
       const std::optional<std::vector<Tensor>> results = state_.call(inputs, [&] {
         returned.emplace(function_(arguments...));
-        check_apart(*returned);
+        check_apart(*returned, "JIT results");
         std::vector<Tensor> tensors;
         visit_tensors(*returned, "", [&](const std::string&, const Tensor& t) { tensors.push_back(t); });
         return tensors;
@@ -95,30 +94,6 @@ class Jit {
   void free_intermediates() { state_.free_intermediates(); }
 
  private:
-  // Behind pointers that copies share, a call would change what the calls before it returned.
-  template <class R>
-  static void check_apart(const R& returned) {
-    const R copy = returned;
-    std::unordered_set<const Tensor*> tensors;
-    visit_tensors(copy, "", [&](const std::string&, const Tensor& t) { tensors.insert(&t); });
-    visit_tensors(returned, "", [&](const std::string& name, const Tensor& t) {
-      if (tensors.count(&t))
-        type_error("JIT results are copied, but copies of this one share the tensor `{}`: return it by value",
-                   name);
-    });
-  }
-
-  // `like` with other tensors, or with none that holds memory.
-  template <class R>
-  static R with_tensors(const R& like, const std::vector<Tensor>& tensors) {
-    R out = like;
-    size_t i = 0;
-    visit_tensors(out, "", [&](const std::string&, const Tensor& t) {
-      const_cast<Tensor&>(t) = tensors.empty() ? Tensor() : tensors[i++];  // `out` is not const
-    });
-    return out;
-  }
-
   F function_;
   JitState state_;
   std::any shape_;  // what the function returns, without its tensors

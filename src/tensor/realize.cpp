@@ -14,6 +14,7 @@
 #include <iterator>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace lathe {
 namespace {
@@ -86,6 +87,19 @@ States pending_readers(const States& live, const Writes& writes) {
   return out;
 }
 
+// States of memory that kernels of `graph` leave behind besides those in it: such a kernel runs once.
+std::vector<UOp> written_beside(const UOp& graph, const States& live) {
+  std::unordered_set<const Node*> calls, inside;
+  for (const UOp& u : toposort(graph)) (u.op() == Op::Call ? calls : inside).insert(u.node());
+  std::vector<UOp> nodes, out;
+  if (calls.empty()) return out;
+  for (const auto& s : live)
+    if (!s->is_stale && is_lazy(s->uop)) nodes.push_back(s->uop);
+  for (const UOp& u : toposort(sink(nodes)))
+    if (u.op() == Op::After && calls.count(u.src(1).node()) && !inside.count(u.node())) out.push_back(u);
+  return out;
+}
+
 // Everything that has to run so that `roots` may run: grows until no write hides a value that is still
 // wanted.
 std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live) {
@@ -95,6 +109,7 @@ std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live
     before = roots.size();
     const Writes writes(sink(roots));
     if (writes.empty()) break;
+    for (UOp& u : written_beside(sink(roots), live)) roots.push_back(std::move(u));
     for (const auto& s : pending_readers(live, writes)) {
       if (s->is_gradient)
         s->is_stale = true;  // rarely read after the step that used it: an error then, instead of memory now
@@ -116,12 +131,20 @@ UOp filled_if_empty(UOp u) {
 
 }  // namespace
 
+namespace {
+thread_local const std::string* t_traced = nullptr;  // the name of the function
+}
+FunctionTrace::FunctionTrace(const std::string& name) : outer_(std::exchange(t_traced, &name)) {}
+FunctionTrace::~FunctionTrace() { t_traced = outer_; }
+
 void run(std::vector<UOp> roots) {
   std::vector<UOp> needed;
   for (UOp& r : roots)
     if (is_lazy(r) && std::find(needed.begin(), needed.end(), r) == needed.end())
       needed.push_back(std::move(r));
   if (needed.empty()) return;
+  if (t_traced)
+    user_runtime_error("function {} is traced: values cannot be realized or read inside of it", *t_traced);
   // What was lazy before a recording began is no part of it, unless it is asked for by itself.
   const Recording* recording = Recording::open();
   const auto is_outside = [&](const auto& s) { return recording && s->lazy_number <= recording->mark(); };
@@ -159,6 +182,10 @@ void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t a
       roots.push_back(s->uop);
   }
   run(std::move(roots));
+}
+
+void move_views(const UOp& base, const UOp& after) {
+  replace_in(LiveTensors::instance().views_of(base), {{base, after}});
 }
 
 std::vector<UOp> pending_writes(uint64_t after) {
@@ -268,7 +295,7 @@ void Tensor::write(const UOp& given, bool is_temporary) {
   if (repeats_elements(target, base))
     user_runtime_error("cannot assign to an expanded view: its elements share memory");
   const UOp after = UOp::make(Op::After, {base, store(target, value)});
-  replace_in(live.views_of(base), {{base, after}});
+  move_views(base, after);
 }
 
 Tensor& Tensor::assign(const Tensor& x) & {

@@ -36,6 +36,7 @@ bool is_storage(const UOp& base) {
     case Op::Param: return base.param().space == AddrSpace::Global;
     case Op::After: {
       const UOp& inner = base.src(0);  // a bound variable is the After of a Param in ALU space
+      if (base.src(1).dtype() != DType::Void) return false;  // it waits for a value and writes nothing
       return inner.op() != Op::Param || inner.param().space == AddrSpace::Global;
     }
     default: return false;

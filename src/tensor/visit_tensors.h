@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <unordered_set>
+#include <vector>
 
 namespace lathe {
 
@@ -66,6 +68,29 @@ void visit_tensors(const T& item, const std::string& name, F&& visit) {
   } else {
     static_assert(detail::kHasNoState<T>, "not a tensor, a module with each() or a container of them");
   }
+}
+
+// A TypeError where copies of `item` share tensors behind pointers: they could not get tensors of their own.
+template <class T>
+void check_apart(const T& item, std::string_view what) {
+  const T copy = item;
+  std::unordered_set<const Tensor*> tensors;
+  visit_tensors(copy, "", [&](const std::string&, const Tensor& t) { tensors.insert(&t); });
+  visit_tensors(item, "", [&](const std::string& name, const Tensor& t) {
+    if (tensors.count(&t))
+      type_error("{} are copied, but copies of this one share the tensor `{}`: use a value", what, name);
+  });
+}
+
+// `like` with other tensors, in the order of visit_tensors, or with none that holds memory.
+template <class T>
+T with_tensors(const T& like, const std::vector<Tensor>& tensors) {
+  T out = like;
+  size_t i = 0;
+  visit_tensors(out, "", [&](const std::string&, const Tensor& t) {
+    const_cast<Tensor&>(t) = tensors.empty() ? Tensor() : tensors[i++];  // `out` is not const
+  });
+  return out;
 }
 
 }  // namespace lathe

@@ -67,6 +67,15 @@ class ArgHasher {
     actions(k->actions);
     words({k->given.has_value()});
     if (k->given) actions(*k->given);
+    if (k->source.empty()) return;
+    words({k->source.size(), k->is_binary, bits(k->n_cores)});
+    text(k->source);
+  }
+  void operator()(const CallPtr& c) {
+    words({index_, c != nullptr});
+    if (!c) return;
+    text(c->name);
+    words({bits(c->n_written), c->precompile, c->recompute, bits(c->gradient_id)});
   }
   void operator()(const TextArg& a) {
     words({index_});

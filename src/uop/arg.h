@@ -98,9 +98,33 @@ struct KernelArg {
   std::string name;                          // "" until the kernel is named
   std::vector<Action> actions;               // applied so far, for display
   std::optional<std::vector<Action>> given;  // a schedule fixed by the user or by search
+  // A kernel that is no graph: its text in the language of the device's renderer, or what a compiler made of
+  // it; `name` is the entry, the sources of the Sink are the Params it takes.
+  std::string source = {};
+  bool is_binary = false;
+  int32_t n_cores = 1;  // how often the source runs, with core_id from 0 on
   bool operator==(const KernelArg&) const = default;
 };
 using KernelPtr = std::shared_ptr<const KernelArg>;
+
+// The gradient that a user gives a Call (tensor/gradient.h).
+struct CallGradient;
+
+// What a Call carries. A body with a KernelArg is a kernel, any other one a function: its sources are values
+// over its Params.
+struct CallArg {
+  std::string name;
+  int32_t n_written = 0;    // the first arguments, which are states of memory, are written
+  bool precompile = false;  // the body is scheduled once, by itself
+  bool recompute = false;   // gradients compute what they need of the body again
+  int64_t gradient_id = 0;  // of `gradient`, a process-wide unique number; 0 without one
+  std::shared_ptr<const CallGradient> gradient = nullptr;  // not compared, not hashed
+  bool operator==(const CallArg& o) const {
+    return name == o.name && n_written == o.n_written && precompile == o.precompile &&
+           recompute == o.recompute && gradient_id == o.gradient_id;
+  }
+};
+using CallPtr = std::shared_ptr<const CallArg>;
 
 struct TextArg {  // Special names, Noop notes
   std::shared_ptr<const std::string> text;
@@ -121,7 +145,7 @@ struct StageArg {
 };
 
 using Arg = std::variant<std::monostate, Scalar, RangeArg, ReduceArg, AxesArg, ParamPtr, KernelPtr, TextArg,
-                         DeviceArg, StageArg>;
+                         DeviceArg, StageArg, CallPtr>;
 
 bool same_arg(const Arg& a, const Arg& b);  // by value, through pointers
 Hash128 hash_arg(const Arg& a, Hash128 seed);

@@ -9,8 +9,8 @@
 namespace lathe {
 
 // The alternatives of Arg, in its order.
-enum class ArgKind : uint8_t { None, Scalar, Range, Reduce, Axes, Param, Kernel, Text, Device, Stage };
-static_assert(std::variant_size_v<Arg> == static_cast<size_t>(ArgKind::Stage) + 1);
+enum class ArgKind : uint8_t { None, Scalar, Range, Reduce, Axes, Param, Kernel, Text, Device, Stage, Call };
+static_assert(std::variant_size_v<Arg> == static_cast<size_t>(ArgKind::Call) + 1);
 static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(ArgKind::Param), Arg>, ParamPtr>);
 static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(ArgKind::Stage), Arg>, StageArg>);
 
@@ -22,6 +22,7 @@ struct ArgRule {
 };
 constexpr ArgRule arg_rule(Op op) {
   switch (op) {
+    case Op::Result:
     case Op::Const: return {ArgKind::Scalar, true};
     case Op::Range: return {ArgKind::Range, true};
     case Op::Reduce: return {ArgKind::Reduce, true};
@@ -34,6 +35,7 @@ constexpr ArgRule arg_rule(Op op) {
     case Op::Special: return {ArgKind::Text, true};
     case Op::Noop: return {ArgKind::Text, false};
     case Op::Sink: return {ArgKind::Kernel, false};
+    case Op::Call: return {ArgKind::Call, false};
     default: return {ArgKind::None, true};
   }
 }

@@ -34,6 +34,15 @@ UOp sink(std::span<const UOp> srcs, Arg arg) {
   return UOp::make(Op::Sink, DType::Void, srcs, std::move(arg));
 }
 
+UOp call(const UOp& body, std::span<const UOp> arguments, CallArg arg) {
+  std::vector<UOp> srcs{body};
+  srcs.insert(srcs.end(), arguments.begin(), arguments.end());
+  return UOp::make(Op::Call, DType::Void, srcs, std::make_shared<const CallArg>(std::move(arg)));
+}
+UOp call_result(const UOp& call, size_t i) {
+  return UOp::make(Op::Result, call.src(0).src(i).dtype(), {call}, Scalar(static_cast<int64_t>(i)));
+}
+
 static UOp make_param(Op op, const Shape& shape, ParamArg arg) {
   return UOp::make(op, {shape_node(shape)}, std::make_shared<const ParamArg>(std::move(arg)));
 }

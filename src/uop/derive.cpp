@@ -100,6 +100,15 @@ const Shape* stage_shape(std::span<const UOp> srcs) {
   return intern_shape(out);
 }
 
+// What a Result stands for, over the Params of the function.
+const UOp& called_value(const UOp& call, const Arg& number) {
+  CHECK(call.op() == Op::Call && call.src(0).op() == Op::Sink, "a Result of a {}", op_name(call.op()));
+  const Scalar* n = std::get_if<Scalar>(&number);
+  CHECK(n && n->is_int() && n->as_int() >= 0 && n->as_int() < static_cast<int128>(call.src(0).n_srcs()),
+        "a function of {} values has no such Result", call.src(0).n_srcs());
+  return call.src(0).src(static_cast<size_t>(n->as_int()));
+}
+
 const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
   if (!arg.n_axes) return x.node()->shape;
   const Shape& in = x.shape();
@@ -153,6 +162,7 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
     case Op::Bitcast: return bitcast_shape(dtype, srcs[0]);
     case Op::Reduce: return reduce_shape(srcs[0], std::get<ReduceArg>(arg));
     case Op::Stage: return stage_shape(srcs);
+    case Op::Result: return called_value(srcs[0], arg).node()->shape;
     case Op::Stack: {
       Shape out{SInt(static_cast<int64_t>(srcs.size()))};
       if (!srcs.empty())
@@ -177,6 +187,7 @@ const std::string* derive_device(Op op, std::span<const UOp> srcs, const Arg& ar
   if (op == Op::Copy) return intern_device(*std::get<DeviceArg>(arg).device);
   if (const auto* p = std::get_if<ParamPtr>(&arg))
     return (*p)->device.empty() ? none : intern_device((*p)->device);
+  if (op == Op::Result) return called_value(srcs[0], arg).node()->device;
   for (const UOp& s : srcs)
     if (!s.device().empty()) return s.node()->device;
   return none;

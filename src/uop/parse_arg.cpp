@@ -14,10 +14,11 @@ struct KindRow {
   std::string_view first;
   ArgKind kind;
 };
-constexpr KindRow kKinds[] = {
-    {"value", ArgKind::Scalar}, {"id", ArgKind::Range},      {"op", ArgKind::Reduce},
-    {"axes", ArgKind::Axes},    {"slot", ArgKind::Param},    {"kernel", ArgKind::Kernel},
-    {"text", ArgKind::Text},    {"device", ArgKind::Device}, {"space", ArgKind::Stage}};
+constexpr KindRow kKinds[] = {{"value", ArgKind::Scalar}, {"id", ArgKind::Range},
+                              {"op", ArgKind::Reduce},    {"axes", ArgKind::Axes},
+                              {"slot", ArgKind::Param},   {"kernel", ArgKind::Kernel},
+                              {"text", ArgKind::Text},    {"device", ArgKind::Device},
+                              {"space", ArgKind::Stage},  {"call", ArgKind::Call}};
 
 int hex_value(char c) {
   if (is_digit(c)) return c - '0';
@@ -85,6 +86,16 @@ class ArgParser {
         if (name == "kernel") return set(kernel_.name, string());
         if (name == "actions") return set(kernel_.actions, actions());
         if (name == "given") return set(kernel_.given, actions());
+        if (name == "source") return set(kernel_.source, string());
+        if (name == "binary") return set(kernel_.is_binary, word("bool", parse_bool));
+        if (name == "cores") return set(kernel_.n_cores, integer<int32_t>());
+        break;
+      case ArgKind::Call:
+        if (name == "call") return set(call_.name, string());
+        if (name == "written") return set(call_.n_written, integer<int32_t>());
+        if (name == "precompile") return set(call_.precompile, word("bool", parse_bool));
+        if (name == "recompute") return set(call_.recompute, word("bool", parse_bool));
+        if (name == "gradient") return set(call_.gradient_id, integer<int64_t>());
         break;
       case ArgKind::Text:
       case ArgKind::Device:
@@ -132,6 +143,7 @@ class ArgParser {
           param_.store = std::make_shared<StorageSlot>();
         return Arg(ParamPtr(std::make_shared<ParamArg>(std::move(param_))));
       case ArgKind::Kernel: return Arg(KernelPtr(std::make_shared<KernelArg>(std::move(kernel_))));
+      case ArgKind::Call: return Arg(CallPtr(std::make_shared<CallArg>(std::move(call_))));
       case ArgKind::Text: return Arg(TextArg(std::move(string_)));
       case ArgKind::Device: return Arg(DeviceArg(std::move(string_)));
       case ArgKind::Stage: return Arg(stage_);
@@ -271,6 +283,7 @@ class ArgParser {
   std::vector<int> axes_;
   ParamArg param_;
   KernelArg kernel_;
+  CallArg call_;
   StageArg stage_;
   std::string string_;
 };

@@ -118,6 +118,16 @@ class Printer {
       put_string(out += "kernel=", (*k)->name);
       if (!(*k)->actions.empty()) put_actions(out += " actions=", (*k)->actions);
       if ((*k)->given) put_actions(out += " given=", *(*k)->given);
+      if (!(*k)->source.empty()) put_string(out += " source=", (*k)->source);
+      if ((*k)->is_binary) out += " binary=true";
+      if ((*k)->n_cores != 1) out += fmt::format(" cores={}", (*k)->n_cores);
+    }
+    if (const auto* c = std::get_if<CallPtr>(&arg)) {
+      put_string(out += "call=", (*c)->name);
+      if ((*c)->n_written) out += fmt::format(" written={}", (*c)->n_written);
+      if ((*c)->precompile) out += " precompile=true";
+      if ((*c)->recompute) out += " recompute=true";
+      if ((*c)->gradient_id) out += fmt::format(" gradient={}", (*c)->gradient_id);
     }
     if (const auto* t = std::get_if<TextArg>(&arg)) put_string(out += "text=", *t->text);
     if (const auto* d = std::get_if<DeviceArg>(&arg)) put_string(out += "device=", *d->device);

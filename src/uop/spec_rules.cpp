@@ -45,6 +45,7 @@ bool payload_exists(const UOp& u) {
   if (kind != rule.kind && (rule.required || kind != ArgKind::None)) return false;
   if (const auto* p = std::get_if<ParamPtr>(&u.arg())) return *p != nullptr;
   if (const auto* k = std::get_if<KernelPtr>(&u.arg())) return *k != nullptr;
+  if (const auto* c = std::get_if<CallPtr>(&u.arg())) return *c != nullptr;
   return true;
 }
 
@@ -199,8 +200,9 @@ const SpecRule kRules[] = {
 
     {kT, of(Op::Pad, Op::Shrink), "the smaller box lies inside the larger one", boxes_fit},
     {kT, of(Op::Copy), "a Copy names its device", [](U u) { return !u.arg_as<DeviceArg>().device->empty(); }},
-    {kT, of(Op::Call), "the body of a Call is a Sink, a Linear or a Copy",
-     [](U u) { return OpSet{Op::Sink, Op::Linear, Op::Copy}.contains(u.src(0).op()); }},
+    {kT, of(Op::Call), "the body of a Call is a Sink", [](U u) { return u.src(0).op() == Op::Sink; }},
+    {kT, of(Op::Result), "a Result has the dtype of the value that it stands for",
+     [](U u) { return u.src(0).src(0).src(static_cast<size_t>(u.value().as_i64())).dtype() == u.dtype(); }},
 
     {kP, pat::kEveryOp, "no weak dtype in a program: literals are typed constants", strong_sources},
     {kP, kAluOps | OpSet{Op::Load, Op::Cast, Op::Range, Op::Special},
@@ -256,8 +258,9 @@ const SpecRule kRules[] = {
 constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorage |
                              OpSet{Op::Const,  Op::Cast,  Op::Bitcast, Op::Stack,      Op::Reduce,
                                    Op::After,  Op::Store, Op::Copy,    Op::Contiguous, Op::ContiguousBackward,
-                                   Op::Detach, Op::Call,  Op::Linear,  Op::Sink,       Op::Group,
-                                   Op::Noop,   Op::Range, Op::Index,   Op::Stage,      Op::End};
+                                   Op::Detach, Op::Call,  Op::Result,  Op::Linear,     Op::Sink,
+                                   Op::Group,  Op::Noop,  Op::Range,   Op::Index,      Op::Stage,
+                                   Op::End};
 // Late ops as well: actions and decompositions work here.
 constexpr OpSet kKernelOps = kAluOps | kStorage | kAccesses |
                              OpSet{Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack, Op::Index,

@@ -83,7 +83,7 @@ bool reaches(const UOp& root, const UOp& node) {
 
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map) {
   Rebuilt now(map);
-  for (const UOp& u : post_order(root, true, [&](const Node* n) { return !now.contains(UOp(n)); }))
+  for (const UOp& u : post_order(root, false, [&](const Node* n) { return !now.contains(UOp(n)); }))
     now.set(u, now.over_sources(u));
   return now.of(root);
 }

@@ -190,7 +190,9 @@ inline UOp index(const UOp& x, const UOp& i) { return index(x, std::span<const U
 UOp load(const UOp& address);
 UOp store(const UOp& address, const UOp& value);
 UOp sink(std::span<const UOp> srcs, Arg arg = {});
-UOp shape_node(const Shape& s);  // a Stack of sizes (empty Stack for rank 0)
+UOp call(const UOp& body, std::span<const UOp> arguments, CallArg arg = {});
+UOp call_result(const UOp& call, size_t i);  // the value of source `i` of a function's body
+UOp shape_node(const Shape& s);              // a Stack of sizes (empty Stack for rank 0)
 Shape shape_from_node(const UOp& stack);
 // Process-wide unique Buffer of `shape` on `device`.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device,
@@ -250,7 +252,7 @@ std::vector<UOp> toposort(const UOp& root);
 std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>& enter,
                           bool enter_calls = false);
 bool reaches(const UOp& root, const UOp& node);  // `node` is in the graph of `root`
-// Replace nodes; a replaced node is not descended into.
+// Replace nodes; a replaced node is not descended into, nor is the body of a Call.
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map);
 // Total order by (op, arg, dtype, sources): what sorts commutative operands. <0, 0, >0.
 int compare_structure(const UOp& a, const UOp& b);

@@ -487,10 +487,10 @@ TEST_CASE("every op of the table is run, or is known to have no place in a linea
                                   Op::After,   Op::Group,  Op::Stack, Op::Index,   Op::Shrink,
                                   Op::Load,    Op::Store,  Op::Cast,  Op::Bitcast, Op::Barrier,
                                   Op::Range,   Op::If,     Op::End,   Op::EndIf,   Op::Const};
-  const std::set<Op> graphs_only = {Op::Call,    Op::Linear, Op::Contiguous, Op::ContiguousBackward,
-                                    Op::Detach,  Op::Stage,  Op::Copy,       Op::Reshape,
-                                    Op::Permute, Op::Expand, Op::Pad,        Op::Flip,
-                                    Op::Reduce};
+  const std::set<Op> graphs_only = {
+      Op::Call,   Op::Result, Op::Linear, Op::Contiguous, Op::ContiguousBackward,
+      Op::Detach, Op::Stage,  Op::Copy,   Op::Reshape,    Op::Permute,
+      Op::Expand, Op::Pad,    Op::Flip,   Op::Reduce};
   for (int i = 0; i < kNumOps; i++) {
     const Op op = static_cast<Op>(i);
     CAPTURE(op_name(op));

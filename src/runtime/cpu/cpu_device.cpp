@@ -65,6 +65,7 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Program> load(const KernelSource& kernel) override {
     ErrorContext context([&] { return fmt::format("compiling {} for {}", kernel.entry, name()); });
+    if (kernel.is_binary) return link(kernel.source, kernel.entry);
     KernelCache* cache = kernel_cache();
     Hash128 key;
     if (cache) {
