@@ -24,6 +24,7 @@
 #include "nn/training.h"
 #include "runtime/device.h"
 #include "tensor/custom_kernel.h"
+#include "tensor/function.h"
 #include "tensor/jit.h"
 #include "tensor/tensor.h"
 
