@@ -205,7 +205,7 @@ class Heuristic {
     for (const KernelAccess& a : accesses_) work = std::max(work, a.trips);
     if (work < kThreadWork) return;
     for (const UOp& r : axes_) {
-      if (!is_output(r)) continue;
+      if (!is_output(r) || !r.src(0).is_const()) continue;
       int64_t parts = size_of(r) % target_.max_threads == 0 ? target_.max_threads : 0;
       if (!parts) parts = divisor(size_of(r), 4 * target_.max_threads);
       if (parts < target_.max_threads) continue;

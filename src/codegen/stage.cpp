@@ -55,7 +55,7 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
     plan.bytes *= size_of(r);
   }
   for (const UOp& r : kernel_axes(body)) {
-    if (!is_open(load, r) && is_outer(r.range().type)) plan.uses *= static_cast<double>(size_of(r));
+    if (!is_open(load, r) && is_outer(r.range().type)) plan.uses *= r.bounds().hi.as_double() + 1;
   }
   return plan;
 }

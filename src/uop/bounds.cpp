@@ -177,6 +177,7 @@ Bounds of_alu(const UOp& u) {
 }
 
 Bounds compute(const UOp& u) {
+  if (u.dtype() == DType::Void) return {Scalar(0), Scalar(0)};  // an effect that a value waits for
   switch (u.op()) {
     case Op::Const: return u.is_invalid() ? full(DType::Bool) : Bounds{u.value(), u.value()};
     case Op::Range:

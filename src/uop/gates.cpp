@@ -65,9 +65,20 @@ struct Bound {
     return {x, lo ? std::max(*lo, own.lo) : own.lo, hi ? std::min(*hi, own.hi) : own.hi};
   }
 };
-// Bounds of expressions that hold where all clauses do. A gated load of a bool is true only where its gate
-// is.
-SmallVec<Bound, 4> bounds_of(SmallVec<UOp, 8> clauses) {
+// What `X < Y` says of X by the bounds of Y, for example of a size.
+std::optional<BoundClause> implied_bound(const UOp& clause) {
+  const UOp inner = negated(clause);
+  const UOp& cmp = inner ? inner : clause;
+  if (cmp.op() != Op::CmpLt || !is_int(cmp.src(0).dtype()) || !is_int(cmp.src(1).dtype())) return {};
+  const Bounds& y = cmp.src(1).bounds();
+  if (!fits(y, DType::Int64)) return {};
+  return inner ? BoundClause{cmp.src(0), false, y.lo.as_int()}
+               : BoundClause{cmp.src(0), true, y.hi.as_int() - 1};
+}
+
+// Bounds of expressions that hold where all clauses do; with `implied` those too that only follow from bounds
+// of what clauses compare with. A gated load of a bool is true only where its gate is.
+SmallVec<Bound, 4> bounds_of(SmallVec<UOp, 8> clauses, bool implied = false) {
   SmallVec<Bound, 4> out;
   for (size_t i = 0; i < clauses.size(); i++) {
     const UOp clause = clauses[i];
@@ -77,7 +88,8 @@ SmallVec<Bound, 4> bounds_of(SmallVec<UOp, 8> clauses) {
       for (const UOp& inner : split_operands(at.src(0), Op::And)) clauses.push_back(inner);
       continue;
     }
-    const std::optional<BoundClause> b = bound_clause(clause);
+    std::optional<BoundClause> b = bound_clause(clause);
+    if (!b && implied) b = implied_bound(clause);
     if (!b) continue;
     auto it = std::find_if(out.begin(), out.end(), [&](const Bound& o) { return o.x == b->x; });
     if (it == out.end()) {
@@ -183,7 +195,7 @@ UOp simplify_under(const UOp& gate, const UOp& u) {
 std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   if (clauses.size() > kMaxClauses || toposort(u).size() > kMaxIndexNodes) return u.bounds();
-  const SmallVec<Bound, 4> bounds = bounds_of(clauses);
+  const SmallVec<Bound, 4> bounds = bounds_of(clauses, true);
   std::vector<Known> terms;
   if (gate.is_const(Scalar(false)) || !narrow_terms(bounds, terms)) return std::nullopt;
   Bounds out = u.bounds();
