@@ -67,7 +67,8 @@ void Graph::restore_host_data(const Recording& recording, std::span<const UOp> r
 // Splits the launches into those that run once and the steps of each run.
 void Graph::add_steps(std::vector<Launch> launches, Nodes varying) {
   const auto varies = [&](const Launch& l) {
-    return std::ranges::any_of(l.buffers, [&](const UOp& b) { return varying.count(b.node()) != 0; });
+    return !l.vars.empty() ||
+           std::ranges::any_of(l.buffers, [&](const UOp& b) { return varying.count(b.node()) != 0; });
   };
   // A later kernel may write to what an earlier one makes, so that this one has to run again, too.
   for (size_t before = 0; before != varying.size();) {
@@ -83,10 +84,11 @@ void Graph::add_steps(std::vector<Launch> launches, Nodes varying) {
     }
     for (size_t i = 0; i < l.buffers.size(); i++)
       positions_[l.buffers[i].node()].push_back(arguments_.size() + i);
-    const size_t n_vars = l.kernel ? l.kernel->variables.size() : 0, first = arguments_.size();
+    for (size_t i = 0; i < l.vars.size(); i++) variables_[l.kernel->variables[i]].push_back(vars_.size() + i);
+    const size_t first = arguments_.size(), first_var = vars_.size();
     arguments_.resize(first + l.buffers.size());
-    steps_.push_back({std::move(l), first, vars_.size()});
-    vars_.resize(vars_.size() + n_vars);
+    vars_.insert(vars_.end(), l.vars.begin(), l.vars.end());
+    steps_.push_back({std::move(l), first, first_var});
   }
   pointers_.resize(arguments_.size());
 }
@@ -199,7 +201,7 @@ void Graph::check_written_inputs(std::span<const std::shared_ptr<Buffer>> memory
   }
 }
 
-void Graph::run(std::span<const std::shared_ptr<Buffer>> memory) {
+void Graph::run(std::span<const std::shared_ptr<Buffer>> memory, const VariableValues& values) {
   const auto lock = lock_engine();
   CHECK(memory.size() == inputs_.size() + results_.size(), "{} buffers for {} inputs and {} results",
         memory.size(), inputs_.size(), results_.size());
@@ -213,6 +215,9 @@ void Graph::run(std::span<const std::shared_ptr<Buffer>> memory) {
     if (bound != memory[i]) copies.push_back(bound);
     for (size_t position : at->second) set_argument(position, *bound);
   }
+  for (const auto& [name, value] : values)
+    if (const auto at = variables_.find(name); at != variables_.end())
+      for (size_t position : at->second) vars_[position] = value;
   compute_constants();
   if (arena_memory_.empty())
     for (const Arena& a : arenas_) {
@@ -239,9 +244,8 @@ void Graph::run_segment(size_t i) {
   }
   for (size_t s = segment.begin; s < end; s++) {
     const Step& step = steps_[s];
-    const size_t n_vars = step.launch.kernel ? step.launch.kernel->variables.size() : 0;
     run_step(step.launch, {arguments_.data() + step.arguments, step.launch.buffers.size()},
-             {vars_.data() + step.vars, n_vars});
+             {vars_.data() + step.vars, step.launch.vars.size()});
   }
 }
 

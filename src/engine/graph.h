@@ -4,6 +4,7 @@
 #include "engine/region.h"
 #include "schedule/memory_plan.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,8 +29,9 @@ class Graph {
         const std::unordered_set<const Node*>& held);
 
   // `memory` for the inputs, then for results(), each of the size it had; on the device it had. RuntimeError
-  // where an input that the graph writes is also memory that it uses otherwise.
-  void run(std::span<const std::shared_ptr<Buffer>> memory);
+  // where an input that the graph writes is also memory that it uses otherwise. Variables without a value in
+  // `values` keep the one they had.
+  void run(std::span<const std::shared_ptr<Buffer>> memory, const VariableValues& values = {});
   // Buffers without memory like those results that stayed.
   const std::vector<UOp>& results() const { return results_; }
   // Buffers of fixed memory, and those among them that runs write.
@@ -77,9 +79,10 @@ class Graph {
 
   std::vector<Step> steps_;
   std::vector<Segment> segments_;
-  std::vector<Buffer*> arguments_;  // step after step
-  std::vector<void*> pointers_;     // to their bytes, where the host sees them
-  std::vector<int64_t> vars_;       // values of variables, step after step
+  std::vector<Buffer*> arguments_;                        // step after step
+  std::vector<void*> pointers_;                           // to their bytes, where the host sees them
+  std::vector<int64_t> vars_;                             // values of variables, step after step
+  std::map<std::string, std::vector<size_t>> variables_;  // positions of each among them
   std::unordered_map<const Node*, std::vector<size_t>> positions_;  // of each buffer among the arguments
   std::vector<size_t> written_at_;  // one position of each bound or fixed buffer that is written
   std::vector<std::shared_ptr<Buffer>> fixed_memory_;

@@ -19,7 +19,7 @@ void show_launch(const std::string& device_name, const CompiledKernel& k, double
 
 }  // namespace
 
-Launch make_launch(const ScheduledKernel& k) {
+Launch make_launch(const ScheduledKernel& k, const VariableValues& values) {
   Launch out{nullptr, k.buffers, 1, &device(k.device)};
   if (k.is_copy()) return out;
   out.kernel = compile_kernel(k.body, *out.device);
@@ -28,6 +28,11 @@ Launch make_launch(const ScheduledKernel& k) {
   for (const int slot : out.kernel->slots) {
     out.n_written += static_cast<size_t>(slot) < k.n_written;
     out.buffers.push_back(k.buffers[static_cast<size_t>(slot)]);
+  }
+  for (const std::string& name : out.kernel->variables) {
+    const auto it = values.find(name);
+    if (it == values.end()) user_runtime_error("unbound Variable {} used by {}", name, out.kernel->name);
+    out.vars.push_back(it->second);
   }
   return out;
 }
@@ -61,7 +66,7 @@ void run_launch(const Launch& launch) {
     held.push_back(memory_of(b));
     memory.push_back(held.back().get());
   }
-  run_step(launch, {memory.data(), memory.size()}, {});
+  run_step(launch, {memory.data(), memory.size()}, launch.vars);
 }
 
 std::shared_ptr<Buffer> memory_of(const UOp& buffer) {

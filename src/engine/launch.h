@@ -3,6 +3,7 @@
 #include "engine/compile.h"
 #include "runtime/buffer.h"
 #include "schedule/schedule.h"
+#include "uop/variable.h"
 
 #include <memory>
 #include <mutex>
@@ -17,9 +18,10 @@ struct Launch {
   size_t n_written = 1;                          // the first buffers are written
   Device* device = nullptr;
   std::span<const UOp> written() const { return std::span(buffers).first(n_written); }
+  std::vector<int64_t> vars = {};  // values of the kernel's variables
 };
-// Compiles where needed.
-Launch make_launch(const ScheduledKernel& k);
+// Compiles where needed. RuntimeError "unbound Variable NAME used by KERNEL" where a value is missing.
+Launch make_launch(const ScheduledKernel& k, const VariableValues& values);
 // Runs it over the memory of its buffers, which is made where there is none, and counts it.
 void run_launch(const Launch& launch);
 // A copy, or a kernel that reports its time with DEBUG=2, over other memory.

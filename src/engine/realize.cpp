@@ -37,23 +37,26 @@ void place(const std::vector<Arena>& arenas) {
 std::vector<Becomes> realize(std::span<const UOp> roots) {
   const auto lock = lock_engine();
   const double start = now_seconds();
-  Schedule schedule = cached_schedule(roots);
+  VariableValues values;
+  const UOp graph = take_values(sink(roots), values);
+  Schedule schedule = cached_schedule(graph.srcs());
   count([](Counters& c) { c.schedules++; });
   if (knob(Knob::DEBUG) >= 1 && !schedule.kernels.empty())
     debug_line("scheduled {} kernels in {:.2f} ms{}", schedule.kernels.size(), (now_seconds() - start) * 1e3,
                schedule_cache_hit() ? "" : ", cache miss");
   if (Recording* recording = Recording::open()) {
-    recording->add(schedule.kernels);
+    recording->add(schedule.kernels, values);
   } else {
     place(schedule.arenas);
     schedule.arenas.clear();
     for (ScheduledKernel& k : schedule.kernels) {
-      run_launch(make_launch(k));
+      run_launch(make_launch(k, values));
       k = {};  // the last reader of an intermediate buffer frees it
     }
   }
   std::vector<Becomes> out;
-  for (auto& [from, to] : schedule.becomes) out.push_back({std::move(from), std::move(to)});
+  for (const auto& [from, to] : schedule.becomes)
+    out.push_back({give_values(from, values), give_values(to, values)});
   return out;
 }
 

@@ -19,9 +19,9 @@ void Recording::close() {
   if (t_open == this) t_open = nullptr;
 }
 
-void Recording::add(std::span<const ScheduledKernel> kernels) {
+void Recording::add(std::span<const ScheduledKernel> kernels, const VariableValues& values) {
   std::vector<Launch> launches;  // all or nothing: what comes to be known as realised is recorded
-  for (const ScheduledKernel& k : kernels) launches.push_back(make_launch(k));
+  for (const ScheduledKernel& k : kernels) launches.push_back(make_launch(k, values));
   std::ranges::move(launches, std::back_inserter(launches_));
 }
 

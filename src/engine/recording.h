@@ -19,7 +19,7 @@ class Recording {
 
   static Recording* open();  // of this thread, or null
   void close();
-  void add(std::span<const ScheduledKernel> kernels);
+  void add(std::span<const ScheduledKernel> kernels, const VariableValues& values);
   // Runs everything as it would have run.
   void run() const;
 

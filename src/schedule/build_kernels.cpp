@@ -25,6 +25,11 @@ UOp element(const UOp& state, const Coords& coords) {
   return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
 }
 
+// Memory, and no variable.
+bool is_buffer(const UOp& u) {
+  return u.op() == Op::Buffer || (u.op() == Op::Param && u.param().space == AddrSpace::Global);
+}
+
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
 
@@ -57,7 +62,12 @@ class Builder {
     switch (u.op()) {
       case Op::Sink: return;
       case Op::Buffer:
-      case Op::Param: values_[u.node()].state = {u, 0, u}; return;
+      case Op::Param:
+        if (is_buffer(u))
+          values_[u.node()].state = {u, 0, u};
+        else
+          values_[u.node()].expr = u;
+        return;
       case Op::After: return build_after(u);
       case Op::Store: return;  // built by its After, once the state it follows is known
       case Op::Call: return build_call(u);
@@ -152,7 +162,7 @@ class Builder {
     for (size_t k = order.size(); k-- > 0;) {
       const UOp& u = order[k];
       const bool inside = reducing.contains(u.node()) || (u.op() == Op::Reduce && steps_of(u, most) > most);
-      if (u.op() == Op::Buffer || u.op() == Op::Param) {
+      if (is_buffer(u)) {
         if (inside) return false;
         buffers.insert(u.node());
       }
@@ -179,18 +189,18 @@ class Builder {
   void keep(const UOp& u, const ValueRanges& at, Value& v) {
     if (is_weak(u.dtype())) user_runtime_error("cannot realize a weak dtype; cast to a concrete dtype first");
     const UOp value = within_limit(v.expr, u.device());
-    const UOp buffer = new_buffer(u.shape(), u.dtype(), u.device());
+    const UOp memory = new_memory(u.shape(), u.dtype(), u.device()), buffer = strip_views(memory);
     v.expr = UOp();
     v.state = {buffer, 0, buffer};
     emit(store(element(buffer, at.out), value), v.loop_ranges, v.state);
-    draft_.memory.emplace(u.node(), buffer);
+    draft_.memory.emplace(u.node(), memory);
   }
 
   // One buffer of a kernel is the written one.
   UOp within_limit(const UOp& value, const std::string& device) {
     return limit_buffers(value, max_kernel_buffers(device) - 1,
                          [&](const UOp& part, const std::vector<UOp>& loops, const Shape& shape) {
-                           const UOp buffer = new_buffer(shape, part.dtype(), device);
+                           const UOp buffer = strip_views(new_memory(shape, part.dtype(), device));
                            emit(store(element(buffer, loops), part), loops, {buffer, 0, buffer});
                            return buffer;
                          });
@@ -302,7 +312,7 @@ class Builder {
     for (const UOp& u : toposort(value))
       if (u.op() == Op::Index && u.src(0) == state.node) hazard = hazard || may_meet(u, target);
     if (!hazard) return value;
-    const UOp copy = new_buffer(s.src(0).shape(), value.dtype(), state.buffer.device());
+    const UOp copy = strip_views(new_memory(s.src(0).shape(), value.dtype(), state.buffer.device()));
     emit(store(element(copy, at.out), within_limit(value, copy.device())), loops, {copy, 0, copy});
     return load(element(copy, at.out));
   }

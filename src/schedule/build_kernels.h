@@ -18,7 +18,7 @@ struct DraftKernel {
 
 struct Draft {
   std::vector<DraftKernel> kernels;             // producers first
-  std::unordered_map<const Node*, UOp> memory;  // kept node → the Buffer that holds it
+  std::unordered_map<const Node*, UOp> memory;  // kept node → the Buffer that holds it, or a view of one
 };
 
 Draft build_kernels(RangePlan plan);

@@ -90,6 +90,13 @@ Gated pad_axis(const UOp& c, const SInt& before, const SInt& inner, const SInt& 
   return {simplify(g.index - before.uop()), and_gates(g.gate, ok)};
 }
 
+// Whether a part of a symbolic place or size is outside of the axis for some values of its variables.
+bool may_leave(const SInt& offset, const SInt& size, const SInt& whole) {
+  if (offset.is_const() && size.is_const() && whole.is_const()) return false;
+  const UOp room = (whole - offset - size).uop(), before = offset.uop();
+  return room.bounds().lo.less(Scalar(0)) || before.bounds().lo.less(Scalar(0));
+}
+
 // The index of a coordinate changed, under the same gate.
 template <class Change>
 UOp moved(const UOp& coordinate, Change change) {
@@ -120,9 +127,14 @@ Coords movement_coords(const UOp& op, const Coords& out) {
     }
     case Op::Shrink: {
       const Shape offset = shape_from_node(op.src(1));
-      for (size_t i = 0; i < out.size(); i++)
+      for (size_t i = 0; i < out.size(); i++) {
         in[i] =
             offset[i] == SInt(0) ? out[i] : moved(out[i], [&](const UOp& c) { return c + offset[i].uop(); });
+        if (!may_leave(offset[i], op.shape()[i], in_shape[i])) continue;
+        const Gated g = split_gate(in[i]);
+        const UOp inside = ge(g.index, constant(0)) & lt(g.index, in_shape[i].uop());
+        in[i] = join_gate(g.index, and_gates(g.gate, simplify(inside)));
+      }
       return in;
     }
     case Op::Pad: {

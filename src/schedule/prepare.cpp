@@ -41,8 +41,10 @@ UOp empty_pad(const Match& m) {
 UOp contiguous_memory(const Match& m) {
   UOp b = m[x];
   while (b.op() == Op::Reshape) b = b.src(0);
-  const bool whole =
-      b.op() == Op::Buffer || b.op() == Op::Param || b.op() == Op::Contiguous || b.op() == Op::After;
+  // In memory for the largest symbolic sizes, rows have gaps that a reshape would have to know of.
+  const bool has_gaps = !prod(b.shape()).is_const() && !(b == m[x]);
+  const bool whole = b.op() == Op::Buffer || b.op() == Op::Param || (b.op() == Op::Contiguous && !has_gaps) ||
+                     b.op() == Op::After;
   return whole ? m[x] : UOp();
 }
 
@@ -93,9 +95,10 @@ UOp lower_copies(const UOp& graph) {
       map.emplace_back(u, in);
       continue;
     }
-    const UOp buffer = new_buffer(u.shape(), u.dtype(), to);
+    const UOp target = new_memory(u.shape(), u.dtype(), to), &buffer = strip_views(target);
     const UOp source = UOp::make(Op::Contiguous, {in});
-    map.emplace_back(u, UOp::make(Op::After, {buffer, store(buffer, u.with_srcs({&source, 1}))}));
+    const UOp written = UOp::make(Op::After, {buffer, store(target, u.with_srcs({&source, 1}))});
+    map.emplace_back(u, shrink(written, Shape(u.shape().size(), SInt(0)), u.shape()));
   }
   return map.empty() ? graph : substitute(graph, map);
 }

@@ -66,7 +66,7 @@ Schedule make_schedule(std::span<const UOp> roots) {
   for (const UOp& base : empty)
     draft.memory.emplace(base.node(), base.op() == Op::After
                                           ? strip_states(base)
-                                          : new_buffer(base.shape(), base.dtype(), base.device()));
+                                          : new_memory(base.shape(), base.dtype(), base.device()));
   Schedule out;
   out.kernels = order_kernels(std::move(draft.kernels));
   if (knob(Knob::SPEC))

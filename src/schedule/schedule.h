@@ -33,6 +33,10 @@ bool is_view(const UOp& u);
 // What a view looks at.
 UOp strip_views(const UOp& u);
 
+// A Buffer of its own for values of `shape`, as a view of that shape: symbolic sizes are at their largest in
+// the Buffer.
+UOp new_memory(const Shape& shape, DType dtype, const std::string& device);
+
 // The Buffer or Param behind a state of memory, or behind a view of one.
 const UOp& strip_states(const UOp& state);
 

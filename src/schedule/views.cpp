@@ -1,4 +1,5 @@
 #include "schedule/schedule.h"
+#include "uop/variable.h"
 
 namespace lathe {
 
@@ -17,6 +18,10 @@ UOp strip_views(const UOp& u) {
   const UOp* base = &u;
   while (is_view(*base)) base = &base->src(0);
   return *base;
+}
+
+UOp new_memory(const Shape& shape, DType dtype, const std::string& device) {
+  return shrink(new_buffer(max_shape(shape), dtype, device), Shape(shape.size(), SInt(0)), shape);
 }
 
 namespace {
