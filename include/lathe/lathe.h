@@ -27,6 +27,7 @@
 #include "tensor/function.h"
 #include "tensor/jit.h"
 #include "tensor/tensor.h"
+#include "uop/variable.h"
 
 // The library's own assertion. Its name is left to the program, and to the program's test framework.
 #undef CHECK

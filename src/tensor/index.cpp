@@ -270,7 +270,7 @@ Tensor gather_mask(const Tensor& x, const Gathers& g) {
     to.resize(to.size() + x.shape().size() - static_cast<size_t>(g.dims[0]), SInt(1));
     const SInt& size = x.shape()[static_cast<size_t>(g.dims[i])];
     const DType d = size.vmax() > INT32_MAX ? DType::Int64 : DType::Int32;
-    const Tensor hit = g.positions[i].reshape(to).eq(iota(size.value(), d, g.dims[i] + g.n_common(), rank));
+    const Tensor hit = g.positions[i].reshape(to).eq(iota(size, d, g.dims[i] + g.n_common(), rank));
     mask = mask ? mask->bitwise_and(hit) : hit;
   }
   return *mask;

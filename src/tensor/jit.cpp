@@ -30,24 +30,26 @@ void check_inputs(const std::vector<Tensor>& inputs) {
   }
 }
 
-// A view with a Param instead of its memory.
-UOp signature(const Tensor& t, size_t i) {
+// A view with a Param instead of its memory; what its variables are bound to goes to `values`.
+UOp signature(const Tensor& t, size_t i, VariableValues& values) {
   const UOp base = memory_below(t);
-  return substitute(t.uop(), {{base, param(static_cast<int>(i), base.shape(), base.dtype(), base.device())}});
+  const UOp memory = param(static_cast<int>(i), base.shape(), base.dtype(), base.device());
+  return take_values(substitute(t.uop(), {{base, memory}}), values);
 }
 
 // "(8, 4) Shrink from (2, 0) to (4, 4) Permute to (4, 4)"
 std::string view_text(const UOp& view) {
   std::string out;
-  for (UOp u = view; u.n_srcs() > 0 && u.op() != Op::Buffer; u = u.src(0)) {
+  for (UOp u = view; !(u == view_base(view)); u = u.src(0)) {
     const std::string from = u.op() == Op::Shrink ? " from " + to_string(shape_from_node(u.src(1))) : "";
     out = fmt::format(" {}{} to {}{}", op_name(u.op()), from, to_string(u.shape()), out);
   }
   return to_string(view_base(view).shape()) + out;
 }
 
-void check_signature(const Tensor& t, const UOp& expected, size_t i) {
-  const UOp& u = t.uop();
+void check_signature(const Tensor& t, const UOp& expected, size_t i, VariableValues& values) {
+  const bool is_whole = t.uop().op() == Op::Buffer;
+  const UOp u = is_whole ? t.uop() : signature(t, i, values);
   const auto refuse = [&](std::string_view what, const std::string& got, const std::string& wanted) {
     user_runtime_error("args mismatch in JIT: input {} has {} {}, it was captured with {}", i, what, got,
                        wanted);
@@ -55,7 +57,7 @@ void check_signature(const Tensor& t, const UOp& expected, size_t i) {
   if (!(u.shape() == expected.shape())) refuse("shape", to_string(u.shape()), to_string(expected.shape()));
   if (u.dtype() != expected.dtype()) refuse("dtype", dtype_text(u.dtype()), dtype_text(expected.dtype()));
   if (u.device() != expected.device()) refuse("device", u.device(), expected.device());
-  if (u.op() == Op::Buffer ? expected.op() != Op::Param : !(signature(t, i) == expected))
+  if (is_whole ? expected.op() != Op::Param : !(u == expected))
     refuse("the view", view_text(u), view_text(expected) + "; clone() makes a whole of it");
 }
 
@@ -80,10 +82,25 @@ void run_older_readers(const Recording& recording) {
   run_pending({}, written, 0, recording.mark());
 }
 
+// RuntimeError where the function bound a Variable of the arguments or of a result to another value: a replay
+// has one.
+void check_values(const Recording& recording, const std::vector<Tensor>& outputs, VariableValues values) {
+  for (const Tensor& t : outputs) take_values(t.uop(), values);
+  for (const Launch& l : recording.launches())
+    for (size_t i = 0; i < l.vars.size(); i++) {
+      const auto it = values.find(l.kernel->variables[i]);
+      if (it != values.end() && it->second != l.vars[i])
+        user_runtime_error("bind mismatch on {}, {} != {}: an argument has one value in a capture", it->first,
+                           it->second, l.vars[i]);
+    }
+}
+
 }  // namespace
 
 struct JitState::Captured {
-  std::vector<UOp> inputs, outputs;  // over Params: inputs, then what the graph makes
+  std::vector<UOp> inputs, outputs;  // over Params: inputs, then what the graph makes; without values
+  UOp variables;                     // a Stack of those among the arguments
+  VariableValues values;             // of the last call
   Graph graph;
   std::vector<std::shared_ptr<Buffer>> results;  // of the last call
   MemoryNodes used, written;                     // of what stays from call to call
@@ -96,6 +113,7 @@ JitState::JitState(JitState&&) noexcept = default;
 JitState& JitState::operator=(JitState&&) noexcept = default;
 
 std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inputs,
+                                                  const std::vector<UOp>& variables,
                                                   FunctionRef<std::vector<Tensor>()> function) {
   if (!knob(Knob::JIT) || Recording::open()) {
     function();
@@ -103,16 +121,21 @@ std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inp
   }
   Tensor::realize(inputs);
   check_inputs(inputs);
-  if (captured_) return replay(inputs);
+  if (captured_) return replay(inputs, stack(variables));
   if (has_run_)
-    capture(inputs, function);
+    capture(inputs, stack(variables), function);
   else
     Tensor::realize(function());
   has_run_ = true;
   return std::nullopt;
 }
 
-void JitState::capture(const std::vector<Tensor>& inputs, FunctionRef<std::vector<Tensor>()> function) {
+void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
+                       FunctionRef<std::vector<Tensor>()> function) {
+  VariableValues values;
+  const UOp variables = take_values(given, values);
+  std::vector<UOp> signatures;
+  for (size_t i = 0; i < inputs.size(); i++) signatures.push_back(signature(inputs[i], i, values));
   run(pending_writes(0));
   LiveTensors& live = LiveTensors::instance();
   Recording recording(live.last_lazy_number());
@@ -125,6 +148,7 @@ void JitState::capture(const std::vector<Tensor>& inputs, FunctionRef<std::vecto
     if (recording.launches().empty() && outputs.empty())
       user_runtime_error(
           "didn't JIT anything! No kernel ran: return what the function computes, or realize it");
+    check_values(recording, outputs, values);
   } catch (...) {
     recording.close();
     run_older_readers(recording);
@@ -137,14 +161,14 @@ void JitState::capture(const std::vector<Tensor>& inputs, FunctionRef<std::vecto
   for (const Tensor& t : inputs) bases.push_back(memory_below(t));
   for (const Tensor& t : outputs)
     if (memory_below(t).op() == Op::Buffer) results.push_back(memory_below(t));
-  Captured c{{}, {}, Graph(recording, bases, results, looked_at(outputs)), {}, {}, {}, 0};
+  Graph graph(recording, bases, results, looked_at(outputs));
+  Captured c{std::move(signatures), {}, variables, std::move(values), std::move(graph), {}, {}, {}, 0};
   std::vector<std::pair<UOp, UOp>> params;
   bases.insert(bases.end(), results.begin(), results.end());
   for (size_t i = 0; i < bases.size(); i++)
     params.emplace_back(bases[i],
                         param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()));
-  for (size_t i = 0; i < inputs.size(); i++) c.inputs.push_back(signature(inputs[i], i));
-  for (const Tensor& t : outputs) c.outputs.push_back(substitute(t.uop(), params));
+  for (const Tensor& t : outputs) c.outputs.push_back(take_values(substitute(t.uop(), params), c.values));
   for (const UOp& b : c.graph.fixed()) {
     c.used.insert(b.node());
     if (c.graph.writes(b)) c.written.insert(b.node());
@@ -158,15 +182,19 @@ void JitState::capture(const std::vector<Tensor>& inputs, FunctionRef<std::vecto
   captured_ = std::make_unique<Captured>(std::move(c));
 }
 
-std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs) {
+std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UOp& variables) {
   Captured& c = *captured_;
   if (inputs.size() != c.inputs.size())
     user_runtime_error("args mismatch in JIT: {} tensors, it was captured with {}", inputs.size(),
                        c.inputs.size());
+  VariableValues values;
+  if (const UOp given = take_values(variables, values); !(given == c.variables))
+    user_runtime_error("args mismatch in JIT: Variables {}, it was captured with {} and their bounds",
+                       expression(given), expression(c.variables));
   std::vector<std::shared_ptr<Buffer>> memory;
   std::vector<UOp> bases;
   for (size_t i = 0; i < inputs.size(); i++) {
-    check_signature(inputs[i], c.inputs[i], i);
+    check_signature(inputs[i], c.inputs[i], i, values);
     bases.push_back(memory_below(inputs[i]));
     memory.push_back(memory_of(bases.back()));
   }
@@ -188,14 +216,15 @@ std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs) {
     bases.back().param().store->storage = m;
     memory.push_back(m);
   }
-  c.graph.run(memory);
+  for (const auto& [name, value] : values) c.values[name] = value;
+  c.graph.run(memory, c.values);
 
   std::vector<std::pair<UOp, UOp>> params;
   for (size_t i = 0; i < bases.size(); i++)
     params.emplace_back(param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()),
                         bases[i]);
   std::vector<Tensor> out;
-  for (const UOp& o : c.outputs) out.emplace_back(substitute(o, params));
+  for (const UOp& o : c.outputs) out.emplace_back(give_values(substitute(o, params), c.values));
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/function_ref.h"
 #include "tensor/visit_tensors.h"
+#include "uop/variable.h"
 
 #include <any>
 #include <memory>
@@ -23,6 +24,7 @@ class JitState {
 
   // Replays and returns the results; nothing when it called `function`, which returns them, instead.
   std::optional<std::vector<Tensor>> call(const std::vector<Tensor>& inputs,
+                                          const std::vector<UOp>& variables,
                                           FunctionRef<std::vector<Tensor>()> function);
   bool is_captured() const { return captured_ != nullptr; }
   void reset();
@@ -30,24 +32,27 @@ class JitState {
 
  private:
   struct Captured;
-  void capture(const std::vector<Tensor>& inputs, FunctionRef<std::vector<Tensor>()> function);
-  std::vector<Tensor> replay(const std::vector<Tensor>& inputs);
+  void capture(const std::vector<Tensor>& inputs, const UOp& given,
+               FunctionRef<std::vector<Tensor>()> function);
+  std::vector<Tensor> replay(const std::vector<Tensor>& inputs, const UOp& variables);
 
   bool has_run_ = false;
   std::unique_ptr<Captured> captured_;
 };
 
-// A function whose arguments are Tensors, or containers or structs of them (visit_tensors.h), and that
-// returns the same or nothing. The first call runs it, the second captures the kernels it runs, and from then
-// on a call runs those kernels over the memory of its own arguments, without the function. So
+// A function whose arguments are Tensors, or containers or structs of them (visit_tensors.h), or bound
+// Variables, and that returns tensors or nothing. The first call runs it, the second captures the kernels it
+// runs, and from then on a call runs those kernels over the memory of its own arguments, without the
+// function. So
 //   - returned tensors are realised, in memory of their own: the next call writes there only after the last
 //     tensor over it is gone;
 //   - what the function assigns in place (parameters, statistics, caches, the counters of random numbers) is
 //     assigned in every call. Other tensors that it leaves outside, gradients among them, keep what the
 //     capture gave them: an expression its value, memory that the function made real what each call writes;
-//   - all else is as it was in the capture: branches, numbers and host data, which tensors a name stands for,
-//     knobs such as TRAINING. What depends on nothing that changes is computed once, and again after its
-//     inputs were assigned.
+//   - Variables have the values that the arguments and the sizes and places of their views are bound to;
+//   - all else is as it was in the capture: values of other Variables, branches, numbers and host data, which
+//     tensors a name stands for, knobs such as TRAINING. What depends on nothing that changes is computed
+//     once, and again after its inputs were assigned.
 // A call refuses arguments that do not fit: RuntimeError unless each is memory of its own, with the shape,
 // dtype, device and the view of its memory that were captured. Reading a tensor's data during the capture is
 // a RuntimeError, too. After an error the tensors are as if the function had run plainly up to it, and the
@@ -62,9 +67,10 @@ class Jit {
   auto operator()(A&&... arguments) {
     using R = std::invoke_result_t<F&, A&...>;
     std::vector<Tensor> inputs;
-    (visit_tensors(arguments, "", [&](const std::string&, const Tensor& t) { inputs.push_back(t); }), ...);
+    std::vector<UOp> variables;
+    (add_inputs(arguments, inputs, variables), ...);
     if constexpr (std::is_void_v<R>) {
-      state_.call(inputs, [&] {
+      state_.call(inputs, variables, [&] {
         function_(arguments...);
         return std::vector<Tensor>();
       });
@@ -72,7 +78,7 @@ class Jit {
       if (state_.is_captured() && !std::any_cast<R>(&shape_))
         type_error("args mismatch in JIT: arguments of these types give another result than was captured");
       std::optional<R> returned;
-      const std::optional<std::vector<Tensor>> results = state_.call(inputs, [&] {
+      const std::optional<std::vector<Tensor>> results = state_.call(inputs, variables, [&] {
         returned.emplace(function_(arguments...));
         check_apart(*returned, "JIT results");
         std::vector<Tensor> tensors;
@@ -94,6 +100,16 @@ class Jit {
   void free_intermediates() { state_.free_intermediates(); }
 
  private:
+  template <class T>
+  static void add_inputs(const T& argument, std::vector<Tensor>& inputs, std::vector<UOp>& variables) {
+    if constexpr (std::is_same_v<T, Variable>) {
+      argument.unbind();  // RuntimeError where it has no value
+      variables.push_back(argument.uop());
+    } else {
+      visit_tensors(argument, "", [&](const std::string&, const Tensor& t) { inputs.push_back(t); });
+    }
+  }
+
   F function_;
   JitState state_;
   std::any shape_;  // what the function returns, without its tensors

@@ -47,7 +47,7 @@ Tensor Tensor::cat(const std::vector<Tensor>& tensors, int64_t dim) {
     bool fits = t.ndim() == first.ndim() && t.ndim() > 0;
     for (size_t i = 0; fits && i < t.shape().size(); i++) fits = i == at || t.shape()[i] == first.shape()[i];
     if (!fits) value_error("all shapes must match off dim={} for cat, got {}", dim, shapes_text(tensors));
-    equal = equal && t.shape()[at] == first.shape()[at];
+    equal = equal && t.shape()[at].is_const() && t.shape()[at] == first.shape()[at];
     total = total + t.shape()[at];
   }
   if (tensors.size() == 1) return first;

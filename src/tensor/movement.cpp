@@ -1,6 +1,7 @@
 // Reshaping and reordering: every method is a chain of movement ops.
 #include "tensor/promote.h"
 #include "tensor/tensor.h"
+#include "uop/variable.h"
 
 #include <algorithm>
 #include <numeric>
@@ -94,7 +95,7 @@ Tensor Tensor::shrink(const AxisPairs& bounds) const {
     size.push_back(bounds[i].used ? bounds[i].second - bounds[i].first : whole);
     const SInt &from = offset.back(), &n = size.back();
     for (const SInt& room : {from, n, whole - from - n})
-      if (room.uop().bounds().hi.less(Scalar(0)))
+      if (room.uop().bounds().hi.less(Scalar(0)) || value_of(room).value_or(0) < 0)
         value_error("invalid shrink [{}, {}) of axis {} of a {} tensor of shape {}, allowed 0..{}",
                     expression(from.uop()), expression((from + n).uop()), i, dtype_text(dtype()),
                     lathe::to_string(shape()), expression(whole.uop()));

@@ -1,5 +1,6 @@
 // Padding.
 #include "tensor/promote.h"
+#include "tensor/select.h"
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -136,9 +137,8 @@ Tensor Tensor::pad_to(const Shape& to, const Scalar& value) const {
 namespace {
 // row index + diagonal <= column index, for the last two axes.
 Tensor upper_mask(const Shape& shape, int64_t diagonal) {
-  const int64_t rows = shape[shape.size() - 2].value(), columns = shape.back().value();
-  const Tensor row = Tensor::arange(0, rows).unsqueeze(-1), column = Tensor::arange(0, columns);
-  return (row + Tensor(diagonal)).le(column);
+  const Tensor row = iota(shape[shape.size() - 2], default_int(), 0, 2);
+  return (row + Tensor(diagonal)).le(iota(shape.back(), default_int(), 1, 2));
 }
 }  // namespace
 

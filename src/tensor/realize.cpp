@@ -7,10 +7,12 @@
 #include "tensor/promote.h"
 #include "tensor/state.h"
 #include "tensor/view.h"
+#include "uop/variable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <unordered_map>
 #include <unordered_set>
@@ -204,11 +206,7 @@ Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(filled_if_empty(s
 
 const UOp& Tensor::uop() const { return state_->node(); }
 SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }
-Shape Tensor::max_shape() const {
-  Shape out;
-  for (const SInt& d : shape()) out.push_back(SInt(d.vmax()));
-  return out;
-}
+Shape Tensor::max_shape() const { return lathe::max_shape(shape()); }
 
 int64_t Tensor::element_size() const {
   if (is_weak(dtype()))
@@ -247,10 +245,36 @@ void Tensor::realize(std::span<const Tensor> tensors) {
 
 bool Tensor::is_realized() const { return view_base(uop()).op() == Op::Buffer; }
 
+namespace {
+
+// The first elements of each axis of row-major `data`, of `width` bytes each.
+void cut_to(const Shape& sizes, const Shape& whole, size_t width, std::vector<std::byte>& data) {
+  for (size_t axis = whole.size(), row = width; axis-- > 0;) {
+    const size_t from = row * static_cast<size_t>(whole[axis].value());
+    row *= static_cast<size_t>(sizes[axis].value());
+    const size_t n = data.size() / std::max<size_t>(from, 1);
+    for (size_t i = 0; i < n; i++) std::memmove(data.data() + i * row, data.data() + i * from, row);
+    data.resize(n * row);
+  }
+}
+
+}  // namespace
+
 std::vector<std::byte> Tensor::read(DType dtype) const {
   Tensor value = cast(strong(this->dtype())).cast(dtype);
-  for (const SInt& d : value.shape())
-    if (!d.is_const()) value_error("cannot read a tensor of symbolic shape {}", lathe::to_string(shape()));
+  Shape sizes;
+  for (const SInt& d : value.shape()) {
+    const std::optional<int64_t> n = value_of(d);
+    if (!n)
+      value_error("cannot read a tensor of symbolic shape {}: bind() the Variables",
+                  lathe::to_string(shape()));
+    sizes.push_back(*n);
+  }
+  if (!(sizes == value.shape())) {  // through one of a shape that does not depend on the values
+    std::vector<std::byte> out = value.pad_to(value.max_shape()).read(dtype);
+    cut_to(sizes, value.max_shape(), static_cast<size_t>(item_size(dtype)), out);
+    return out;
+  }
   std::vector<std::byte> out(static_cast<size_t>(value.numel().value() * item_size(dtype)));
   if (out.empty()) return out;
   if (value.device().empty()) value = value.clone();

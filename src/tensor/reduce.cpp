@@ -1,6 +1,7 @@
 // Reductions and running reductions.
 #include "tensor/promote.h"
 #include "tensor/running.h"
+#include "tensor/select.h"
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -74,8 +75,7 @@ Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction) const {
   const DType out = mean_dtype(dtype());
   const Tensor x = cast(sum_dtype(out));
   const Tensor squares = x.sub(x.mean(axes, true)).square();
-  const SInt divisor =
-      n.is_const() ? SInt(std::max<int64_t>(0, n.value() - correction)) : n - SInt(correction);
+  const SInt divisor(lathe::maximum((n - SInt(correction)).uop(), constant(0)));
   return squares.sum(axes, keepdim).div(as_tensor(divisor)).cast(out);
 }
 
@@ -97,9 +97,7 @@ Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {
   const SInt size = shape()[static_cast<size_t>(dim)];
   const Tensor is_max = eq(max(dim, true));
   // Positions count down, so that the largest one among the maxima is the first.
-  Shape along(static_cast<size_t>(ndim()), SInt(1));
-  along[static_cast<size_t>(dim)] = size;
-  const Tensor from_end = arange(size.value(), 0, -1, {DType::Int32}).reshape(along);
+  const Tensor from_end = as_tensor(size).sub(iota(size, DType::Int32, dim, static_cast<int>(ndim())));
   const Tensor best = is_max.where(from_end, 0).max(dim, keepdim);
   return as_tensor(size).sub(best).cast(DType::Int32);
 }
@@ -174,6 +172,13 @@ Tensor combine(Running running, const Tensor& a, const Tensor& b) {
 // Element i of the result folds the elements up to i: windows of full length over the axis padded in front.
 Tensor Tensor::cumulative(Running running, int axis) const {
   const SInt size = shape()[static_cast<size_t>(axis)];
+  if (!size.is_const()) {  // windows are of constant size: all elements, of which those up to i count
+    const Tensor x = transpose(axis, -1).unsqueeze(-2);
+    const int rank = static_cast<int>(x.ndim());
+    const Tensor counts =
+        iota(size, DType::Int32, rank - 1, rank).le(iota(size, DType::Int32, rank - 2, rank));
+    return fold_last(running, counts.where(x, Tensor(identity_of(running, dtype())))).transpose(axis, -1);
+  }
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {size - SInt(1), SInt(0)};
   const Tensor padded = transpose(axis, -1).pad_constant(pads, identity_of(running, dtype()));
@@ -184,8 +189,9 @@ Tensor Tensor::cumulative_in_stages(Running running, int64_t dim) const {
   const int axis = resolve_dim(dim);
   if (is_weak(dtype())) return cast(strong(dtype())).cumulative_in_stages(running, dim);
   if (ndim() == 0 || numel() == SInt(0)) return *this;
-  const int64_t size = shape()[static_cast<size_t>(axis)].value();
-  if (size <= 2 * kCumulativeBlock) return cumulative(running, axis);
+  const SInt& length = shape()[static_cast<size_t>(axis)];
+  if (!length.is_const() || length.value() <= 2 * kCumulativeBlock) return cumulative(running, axis);
+  const int64_t size = length.value();
   // Within blocks, then over the totals of the blocks before.
   const int64_t blocks = (size + kCumulativeBlock - 1) / kCumulativeBlock;
   const Scalar identity = identity_of(running, dtype());
@@ -218,7 +224,7 @@ ValuesAndIndices Tensor::cummax(int64_t dim) const {
   const Tensor values = x.cumulative_in_stages(Running::Max, -1);
   // The first position whose element is the running maximum: the last one where the maximum has risen.
   const SInt n = x.shape().back();
-  const Tensor position = arange(0, n.value(), 1, {DType::Int32});
+  const Tensor position = iota(n, DType::Int32, 0, 1);
   AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
   pads.back() = {SInt(1), SInt(-1)};
   const Tensor risen = values.ne(values.pad_constant(pads, 0)).bitwise_or(position.eq(0));

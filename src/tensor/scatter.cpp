@@ -9,10 +9,12 @@ namespace lathe {
 
 Tensor zero_of(const Tensor& x) { return Tensor(weak_literal(0, x.dtype())); }
 
-Tensor iota(int64_t n, DType dtype, int axis, int rank) {
+Tensor iota(const SInt& n, DType dtype, int axis, int rank) {
   Shape along(static_cast<size_t>(rank), SInt(1));
   along[static_cast<size_t>(axis)] = n;
-  return Tensor::arange(0, n, 1, {dtype}).reshape(along);
+  if (n.is_const()) return Tensor::arange(0, n.value(), 1, {dtype}).reshape(along);
+  const UOp i = range(n.uop(), 0, AxisType::Loop);
+  return Tensor(UOp::make(Op::Stage, {i, i}, StageArg{})).cast(dtype).reshape(along);
 }
 
 Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes, const Tensor& x) {
@@ -20,12 +22,12 @@ Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes,
   const int rank = static_cast<int>(mask.ndim());
   if (list.empty()) return mask.where(values, x);
   std::optional<Tensor> order;  // 1, 2, … over the folded axes
-  int64_t stride = 1;
+  SInt stride = 1;
   for (size_t i = list.size(); i-- > 0;) {
-    const int64_t n = mask.shape()[static_cast<size_t>(list[i])].value();
-    const Tensor part = iota(n, DType::Int32, static_cast<int>(list[i]), rank).mul(stride);
+    const SInt& n = mask.shape()[static_cast<size_t>(list[i])];
+    const Tensor part = iota(n, DType::Int32, static_cast<int>(list[i]), rank).mul(Tensor(stride.uop()));
     order = order ? order->add(part) : part.add(1);
-    stride *= n;
+    stride = stride * n;
   }
   const Tensor last = mask.where(*order, 0).max(axes, true);
   const Tensor chosen = mask.bitwise_and(order->eq(last));
@@ -40,7 +42,7 @@ Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes,
 Tensor Tensor::one_hot_along(const SInt& num_classes, int64_t dim) const {
   if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got {}", dtype_text(dtype()));
   const DType d = num_classes.vmax() > INT32_MAX ? DType::Int64 : DType::Int32;
-  return eq(iota(num_classes.value(), d, resolve_dim(dim), static_cast<int>(ndim())));
+  return eq(iota(num_classes, d, resolve_dim(dim), static_cast<int>(ndim())));
 }
 
 Tensor Tensor::one_hot(int64_t num_classes) const {
@@ -98,7 +100,7 @@ Hits hits_of(const Tensor& target, int dim, const Tensor& index, const Tensor& s
     grown.push_back(i == axis ? AxisPair(none) : AxisPair(0, SInt(own - wanted)));
   }
   grown.push_back(none);
-  const Tensor place = iota(target.shape()[axis].value(), DType::Int32, dim, static_cast<int>(rank) + 1);
+  const Tensor place = iota(target.shape()[axis], DType::Int32, dim, static_cast<int>(rank) + 1);
   return {index.unsqueeze(-1).transpose(-1, dim).eq(place).pad(grown),
           source.shrink_to(index.shape()).unsqueeze(-1).transpose(-1, dim).pad(grown)};
 }

@@ -5,7 +5,7 @@
 namespace lathe {
 
 // Position of every element along `axis`, in a shape of `rank` axes that broadcasts.
-Tensor iota(int64_t n, DType dtype, int axis, int rank);
+Tensor iota(const SInt& n, DType dtype, int axis, int rank);
 
 // `values` where `mask` is true, folded over `axes`; among several the last position in row-major order
 // counts, and `x` stays where there is none.
