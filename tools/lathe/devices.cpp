@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "lathe/command.h"
+#include "runtime/cpu/cpu_limits.h"
 #include "runtime/device.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lathe::command {
@@ -73,29 +75,58 @@ std::string to_line(const Row& row) {
   return out + fmt::format("\n             {}", fmt::join(dtype_names(t), " "));
 }
 
-void print_devices(bool as_json) {
+nlohmann::ordered_json to_json(const CpuLimits& limits) {
+  nlohmann::ordered_json flops;
+  for (const CpuLimits::Peak& p : limits.peaks)
+    flops[p.dtype] = p.flops ? nlohmann::ordered_json(p.flops) : nullptr;
+  return {{"cpu", limits.cpu},
+          {"threads", limits.threads},
+          {"fma_flops", flops},
+          {"read_bytes_per_second", limits.read_bytes}};
+}
+
+std::string to_line(const CpuLimits& limits) {
+  std::string out = fmt::format("{}, {} thread{}, reads {:.1f} GB/s; GFLOP/s:", limits.cpu, limits.threads,
+                                limits.threads == 1 ? "" : "s", limits.read_bytes * 1e-9);
+  for (const CpuLimits::Peak& p : limits.peaks)
+    out += fmt::format(" {} {}", p.dtype, p.flops ? fmt::format("{:.0f}", p.flops * 1e-9) : "not measured");
+  return out;
+}
+
+void print_devices(bool as_json, bool measure) {
   const std::vector<Row> rows = look_at_devices();
+  std::optional<CpuLimits> limits;
+  std::string problem;
+  try {
+    limits = cpu_limits(measure);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
   if (as_json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Row& row : rows) list.push_back(to_json(row));
-    std::printf("%s\n", nlohmann::ordered_json{{"devices", list}}.dump(2).c_str());
+    nlohmann::ordered_json machine = limits ? to_json(*limits) : nlohmann::ordered_json{{"problem", problem}};
+    std::printf("%s\n", nlohmann::ordered_json{{"devices", list}, {"machine", machine}}.dump(2).c_str());
     return;
   }
   for (const Row& row : rows) std::printf("%s\n", to_line(row).c_str());
-  std::printf("* is the default; DEV=NAME chooses another.\n");
+  std::printf("* is the default; DEV=NAME chooses another.\n\nMeasured: %s\n",
+              limits ? to_line(*limits).c_str() : ("nothing: " + problem).c_str());
 }
 
 }  // namespace
 
 void add_devices(CLI::App& app) {
   CLI::App* command = app.add_subcommand("devices", "Lists what can run kernels here, and what it can do.");
-  auto as_json = std::make_shared<bool>(false);
+  auto as_json = std::make_shared<bool>(false), measure = std::make_shared<bool>(false);
   command->add_flag("--json", *as_json, "Print one JSON document");
+  command->add_flag("--measure", *measure, "Measure the limits of the machine again");
   command->footer(
       "Examples:\n"
       "  lathe devices\n"
+      "  lathe devices --measure                    while nothing else runs\n"
       "  lathe devices --json | jq '.devices[].name'");
-  command->callback([as_json] { print_devices(*as_json); });
+  command->callback([=] { print_devices(*as_json, *measure); });
 }
 
 }  // namespace lathe::command

@@ -1,5 +1,7 @@
 #include "runtime/cpu/cpu_id.h"
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -33,10 +35,24 @@ std::vector<unsigned> describe() {
   return words;
 }
 
+// Leaves 0x80000002 to 4 hold 48 characters, blanks or zeros where the name is shorter.
+std::string brand() {
+  char text[49] = {};
+  unsigned words[4];
+  for (unsigned i = 0; i < 3; i++) {
+    if (!__get_cpuid(0x80000002 + i, &words[0], &words[1], &words[2], &words[3])) return {};
+    std::memcpy(text + 16 * i, words, 16);
+  }
+  std::string name = text;
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.substr(std::min(name.find_first_not_of(' '), name.size()));
+}
+
 #else
 
 // Only x86-64 objects are loaded (elf_loader.h).
 std::vector<unsigned> describe() { return {}; }
+std::string brand() { return {}; }
 
 #endif
 
@@ -49,5 +65,7 @@ Hash128 cpu_id() {
   }();
   return kId;
 }
+
+std::string cpu_name() { return brand(); }
 
 }  // namespace lathe
