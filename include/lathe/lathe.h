@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/result.h"
+#include "engine/cancel.h"
 #include "engine/counters.h"
 #include "formats/npy.h"
 #include "formats/npz.h"

@@ -6,6 +6,7 @@
 #include "base/mmap.h"
 #include "codegen/actions.h"
 #include "codegen/lower.h"
+#include "engine/cancel.h"
 #include "engine/counters.h"
 #include "uop/print.h"
 
@@ -96,6 +97,7 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const UOp& body, Device& de
     std::lock_guard lock(mutex);
     if (const auto it = cache.find(key); it != cache.end()) return it->second;
   }
+  stop_if_cancelled();
   auto made = compile(body, device);
   std::lock_guard lock(mutex);
   count([](Counters& c) { c.compiled++; });

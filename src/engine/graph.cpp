@@ -1,6 +1,7 @@
 #include "engine/graph.h"
 
 #include "base/knobs.h"
+#include "engine/cancel.h"
 #include "engine/counters.h"
 
 #include <algorithm>
@@ -119,9 +120,13 @@ void Graph::place_buffers(const Recording& recording, const Nodes& held) {
   for (const UOp& b : fixed_) planned.erase(b.node());
   arenas_ = plan_arenas(uses, [&](const UOp& b) { return planned.count(b.node()) != 0; });
   for (const Step& s : steps_) {
-    for (size_t i = 0; i < s.launch.n_written; i++)
-      if (const Node* out = s.launch.buffers[i].node(); !planned.count(out) && written_.insert(out).second)
-        written_at_.push_back(s.arguments + i);
+    for (size_t i = 0; i < s.launch.n_written; i++) {
+      const UOp& out = s.launch.buffers[i];
+      if (planned.count(out.node()) || !written_.insert(out.node()).second) continue;
+      written_at_.push_back(s.arguments + i);
+      if (std::ranges::find(results_, out) == results_.end())
+        first_overwrite_ = std::min(first_overwrite_, static_cast<size_t>(&s - steps_.data()));
+    }
   }
   for (const UOp& b : fixed_) {
     const auto& memory = fixed_memory_.emplace_back(memory_of(b));
@@ -161,6 +166,7 @@ void Graph::make_segments() {
 
 void Graph::set_argument(size_t at, Buffer& memory) {
   arguments_[at] = &memory;
+  memory.allocate();  // or fail before a step ran
   if (memory.device().memory().allocator().is_host_visible()) pointers_[at] = memory.data();
 }
 
@@ -219,15 +225,21 @@ void Graph::run(std::span<const std::shared_ptr<Buffer>> memory, const VariableV
     if (const auto at = variables_.find(name); at != variables_.end())
       for (size_t position : at->second) vars_[position] = value;
   compute_constants();
-  if (arena_memory_.empty())
+  if (arena_memory_.empty()) {
+    std::vector<std::shared_ptr<Buffer>> made;
     for (const Arena& a : arenas_) {
       const auto buffers = make_arena(a);
+      made.insert(made.end(), buffers.begin(), buffers.end());
       for (size_t i = 0; i < buffers.size(); i++)
         for (size_t at : positions_.at(a.places[i].buffer.node())) set_argument(at, *buffers[i]);
-      arena_memory_.insert(arena_memory_.end(), buffers.begin(), buffers.end());
     }
+    arena_memory_ = std::move(made);
+  }
   for (size_t at : written_at_) arguments_[at]->mark_written();
-  for (size_t i = 0; i < segments_.size(); i++) run_segment(i);
+  for (size_t i = 0; i < segments_.size(); i++) {
+    if (segments_[i].begin <= first_overwrite_) stop_if_cancelled();
+    run_segment(i);
+  }
 }
 
 void Graph::run_segment(size_t i) {

@@ -84,7 +84,8 @@ class Graph {
   std::vector<int64_t> vars_;                             // values of variables, step after step
   std::map<std::string, std::vector<size_t>> variables_;  // positions of each among them
   std::unordered_map<const Node*, std::vector<size_t>> positions_;  // of each buffer among the arguments
-  std::vector<size_t> written_at_;  // one position of each bound or fixed buffer that is written
+  std::vector<size_t> written_at_;     // one position of each bound or fixed buffer that is written
+  size_t first_overwrite_ = SIZE_MAX;  // the first step that writes what is no result
   std::vector<std::shared_ptr<Buffer>> fixed_memory_;
   std::unordered_set<const Buffer*> written_memory_;
   std::vector<Arena> arenas_;

@@ -2,6 +2,7 @@
 
 #include "base/knobs.h"
 #include "base/log.h"
+#include "engine/cancel.h"
 #include "engine/counters.h"
 #include "schedule/memory_plan.h"
 
@@ -67,6 +68,26 @@ void run_launch(const Launch& launch) {
     memory.push_back(held.back().get());
   }
   run_step(launch, {memory.data(), memory.size()}, launch.vars);
+}
+
+void run_launches(std::vector<Launch> launches, std::vector<Arena> arenas) {
+  const auto overwrites = [](const Launch& l) {
+    return std::ranges::any_of(l.written(), [](const UOp& b) { return b.param().store->storage != nullptr; });
+  };
+  const auto first = std::ranges::find_if(launches, overwrites);
+  for (const Arena& a : arenas) {
+    const auto memory = make_arena(a);
+    for (size_t i = 0; i < memory.size(); i++) a.places[i].buffer.param().store->storage = memory[i];
+  }
+  arenas.clear();  // memory goes with the last of its buffers
+  for (auto it = launches.begin(); it != launches.end(); ++it) {
+    if (it <= first) stop_if_cancelled();
+    if (it == first)
+      for (auto rest = it; rest != launches.end(); ++rest)
+        for (const UOp& b : rest->buffers) memory_of(b)->allocate();
+    run_launch(*it);
+    *it = {};  // the last reader of an intermediate buffer frees it
+  }
 }
 
 std::shared_ptr<Buffer> memory_of(const UOp& buffer) {

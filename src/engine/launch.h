@@ -24,6 +24,10 @@ struct Launch {
 Launch make_launch(const ScheduledKernel& k, const VariableValues& values);
 // Runs it over the memory of its buffers, which is made where there is none, and counts it.
 void run_launch(const Launch& launch);
+// All of them in order, with intermediates in the arenas; each is dropped as soon as it ran. Before the first
+// that writes to a buffer that had memory, all others get theirs, so that errors, and cancel(), leave what
+// there was before as it was.
+void run_launches(std::vector<Launch> launches, std::vector<Arena> arenas = {});
 // A copy, or a kernel that reports its time with DEBUG=2, over other memory.
 void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars);
 

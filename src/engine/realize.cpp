@@ -8,7 +8,6 @@
 #include "engine/recording.h"
 #include "engine/schedule_cache.h"
 #include "runtime/buffer.h"
-#include "schedule/memory_plan.h"
 
 namespace lathe {
 namespace {
@@ -22,14 +21,6 @@ std::shared_ptr<Buffer> memory_of_value(const UOp& value) {
   if (!storage_bytes(value)) return nullptr;
   return Buffer::view(memory_of(run->storage), static_cast<size_t>(run->first * item_size(value.dtype())),
                       storage_bytes(value));
-}
-
-// Memory for what only the schedule uses; it goes with the last of the buffers.
-void place(const std::vector<Arena>& arenas) {
-  for (const Arena& a : arenas) {
-    const auto memory = make_arena(a);
-    for (size_t i = 0; i < memory.size(); i++) a.places[i].buffer.param().store->storage = memory[i];
-  }
 }
 
 }  // namespace
@@ -47,12 +38,10 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   if (Recording* recording = Recording::open()) {
     recording->add(schedule.kernels, values);
   } else {
-    place(schedule.arenas);
-    schedule.arenas.clear();
-    for (ScheduledKernel& k : schedule.kernels) {
-      run_launch(make_launch(k, values));
-      k = {};  // the last reader of an intermediate buffer frees it
-    }
+    std::vector<Launch> launches;  // all of them compile before one runs
+    for (const ScheduledKernel& k : schedule.kernels) launches.push_back(make_launch(k, values));
+    schedule.kernels.clear();
+    run_launches(std::move(launches), std::exchange(schedule.arenas, {}));
   }
   std::vector<Becomes> out;
   for (const auto& [from, to] : schedule.becomes)

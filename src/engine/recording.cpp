@@ -27,7 +27,7 @@ void Recording::add(std::span<const ScheduledKernel> kernels, const VariableValu
 
 void Recording::run() const {
   const auto lock = lock_engine();
-  for (const Launch& l : launches_) run_launch(l);
+  run_launches(launches_);
 }
 
 }  // namespace lathe

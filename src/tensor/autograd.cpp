@@ -43,10 +43,10 @@ const Tensor& Tensor::backward(const std::optional<Tensor>& gradient) const {
   std::vector<Tensor> tensors;
   std::vector<UOp> targets;
   for (auto& s : LiveTensors::instance().all()) {
-    if (!is_float(s->uop.dtype()) || is_weak(s->uop.dtype()) || s->uop.device().empty()) continue;
-    if (!below.count(s->uop.node())) continue;
-    targets.push_back(s->uop);
-    tensors.push_back(TensorState::handle(std::move(s)));
+    if (!is_float(s.uop.dtype()) || is_weak(s.uop.dtype()) || s.uop.device().empty()) continue;
+    if (!below.count(s.uop.node())) continue;
+    targets.push_back(s.uop);
+    tensors.push_back(TensorState::handle(std::move(s.state)));
   }
   const std::vector<UOp> found = gradients({&root, 1}, {&seed, 1}, targets);
   for (size_t i = 0; i < tensors.size(); i++) {

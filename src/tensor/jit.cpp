@@ -66,20 +66,58 @@ MemoryNodes looked_at(const std::vector<Tensor>& but) {
   MemoryNodes out;
   std::vector<UOp> nodes;
   for (const auto& s : LiveTensors::instance().all())
-    if (!s->is_stale && std::ranges::none_of(but, [&](const Tensor& t) { return TensorState::of(t) == s; }))
-      nodes.push_back(s->uop);
+    if (!s->is_stale &&
+        std::ranges::none_of(but, [&](const Tensor& t) { return TensorState::of(t) == s.state; }))
+      nodes.push_back(s.uop);
   for (const UOp& u : toposort(sink(nodes)))
     if (u.op() == Op::Buffer) out.insert(u.node());
   return out;
 }
 
+MemoryNodes written_memory(const Recording& recording) {
+  MemoryNodes out;
+  for (const Launch& l : recording.launches())
+    for (const UOp& b : l.written()) out.insert(b.node());
+  return out;
+}
+
+// What all tensors stand for, to go back to.
+class SavedTensors {
+ public:
+  SavedTensors() {
+    for (const auto& s : LiveTensors::instance().all()) states_.push_back({s.state, s.uop, s->is_stale});
+  }
+  // After a recording that will not run. Tensors made since, over memory as it would have left it, are lost.
+  void restore(const Recording& recording) const {
+    LiveTensors& live = LiveTensors::instance();
+    std::unordered_set<const TensorState*> old;
+    for (const Saved& saved : states_) {
+      const auto s = saved.state.lock();
+      if (!s) continue;
+      old.insert(s.get());
+      if (!(s->uop == saved.uop)) live.set(*s, saved.uop);
+      s->is_stale = saved.is_stale;
+    }
+    const MemoryNodes written = written_memory(recording);
+    for (const auto& s : live.all()) {
+      if (old.count(s.state.get())) continue;
+      for (const UOp& u : toposort(s.uop))
+        if (u.op() == Op::Buffer && (recording.made(u) || written.count(u.node()))) s->is_stale = true;
+    }
+  }
+
+ private:
+  struct Saved {
+    std::weak_ptr<TensorState> state;  // the function may drop it
+    UOp uop;
+    bool is_stale;
+  };
+  std::vector<Saved> states_;
+};
+
 // Runs what was lazy before the recording and reads memory that it writes.
 void run_older_readers(const Recording& recording) {
-  MemoryNodes written;
-  for (const Launch& l : recording.launches())
-    for (const UOp& b : l.written())
-      if (!recording.made(b)) written.insert(b.node());
-  run_pending({}, written, 0, recording.mark());
+  run_pending({}, written_memory(recording), 0, recording.mark());
 }
 
 // RuntimeError where the function bound a Variable of the arguments or of a result to another value: a replay
@@ -97,10 +135,16 @@ void check_values(const Recording& recording, const std::vector<Tensor>& outputs
 
 }  // namespace
 
+// Of a call, without values.
+struct JitState::Expected {
+  std::vector<UOp> inputs;  // over Params
+  UOp variables;            // a Stack of those among the arguments
+  VariableValues values;    // of the last call
+};
+
 struct JitState::Captured {
-  std::vector<UOp> inputs, outputs;  // over Params: inputs, then what the graph makes; without values
-  UOp variables;                     // a Stack of those among the arguments
-  VariableValues values;             // of the last call
+  Expected expected;
+  std::vector<UOp> outputs;  // over Params: inputs, then what the graph makes; without values
   Graph graph;
   std::vector<std::shared_ptr<Buffer>> results;  // of the last call
   MemoryNodes used, written;                     // of what stays from call to call
@@ -132,12 +176,13 @@ std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inp
 
 void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
                        FunctionRef<std::vector<Tensor>()> function) {
-  VariableValues values;
-  const UOp variables = take_values(given, values);
-  std::vector<UOp> signatures;
-  for (size_t i = 0; i < inputs.size(); i++) signatures.push_back(signature(inputs[i], i, values));
+  Expected expected;
+  expected.variables = take_values(given, expected.values);
+  for (size_t i = 0; i < inputs.size(); i++)
+    expected.inputs.push_back(signature(inputs[i], i, expected.values));
   run(pending_writes(0));
   LiveTensors& live = LiveTensors::instance();
+  const SavedTensors before;
   Recording recording(live.last_lazy_number());
   std::vector<Tensor> outputs;
   try {
@@ -148,27 +193,39 @@ void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
     if (recording.launches().empty() && outputs.empty())
       user_runtime_error(
           "didn't JIT anything! No kernel ran: return what the function computes, or realize it");
-    check_values(recording, outputs, values);
+    check_values(recording, outputs, expected.values);
   } catch (...) {
     recording.close();
-    run_older_readers(recording);
-    recording.run();
+    try {
+      run_older_readers(recording);
+      recording.run();
+    } catch (...) {
+      before.restore(recording);
+    }
     throw;
   }
   recording.close();
+  try {
+    run_captured(recording, inputs, outputs, std::move(expected));
+  } catch (...) {
+    before.restore(recording);
+    throw;
+  }
+}
 
+void JitState::run_captured(const Recording& recording, const std::vector<Tensor>& inputs,
+                            const std::vector<Tensor>& outputs, Expected expected) {
   std::vector<UOp> bases, results;
   for (const Tensor& t : inputs) bases.push_back(memory_below(t));
   for (const Tensor& t : outputs)
     if (memory_below(t).op() == Op::Buffer) results.push_back(memory_below(t));
-  Graph graph(recording, bases, results, looked_at(outputs));
-  Captured c{std::move(signatures), {}, variables, std::move(values), std::move(graph), {}, {}, {}, 0};
+  Captured c{std::move(expected), {}, Graph(recording, bases, results, looked_at(outputs)), {}, {}, {}, 0};
   std::vector<std::pair<UOp, UOp>> params;
   bases.insert(bases.end(), results.begin(), results.end());
   for (size_t i = 0; i < bases.size(); i++)
     params.emplace_back(bases[i],
                         param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()));
-  for (const Tensor& t : outputs) c.outputs.push_back(take_values(substitute(t.uop(), params), c.values));
+  for (const Tensor& t : outputs) c.outputs.push_back(take_values(substitute(t.uop(), params), c.expected.values));
   for (const UOp& b : c.graph.fixed()) {
     c.used.insert(b.node());
     if (c.graph.writes(b)) c.written.insert(b.node());
@@ -184,17 +241,18 @@ void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
 
 std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UOp& variables) {
   Captured& c = *captured_;
-  if (inputs.size() != c.inputs.size())
+  Expected& expected = c.expected;
+  if (inputs.size() != expected.inputs.size())
     user_runtime_error("args mismatch in JIT: {} tensors, it was captured with {}", inputs.size(),
-                       c.inputs.size());
+                       expected.inputs.size());
   VariableValues values;
-  if (const UOp given = take_values(variables, values); !(given == c.variables))
+  if (const UOp given = take_values(variables, values); !(given == expected.variables))
     user_runtime_error("args mismatch in JIT: Variables {}, it was captured with {} and their bounds",
-                       expression(given), expression(c.variables));
+                       expression(given), expression(expected.variables));
   std::vector<std::shared_ptr<Buffer>> memory;
   std::vector<UOp> bases;
   for (size_t i = 0; i < inputs.size(); i++) {
-    check_signature(inputs[i], c.inputs[i], i, values);
+    check_signature(inputs[i], expected.inputs[i], i, values);
     bases.push_back(memory_below(inputs[i]));
     memory.push_back(memory_of(bases.back()));
   }
@@ -216,15 +274,15 @@ std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UO
     bases.back().param().store->storage = m;
     memory.push_back(m);
   }
-  for (const auto& [name, value] : values) c.values[name] = value;
-  c.graph.run(memory, c.values);
+  for (const auto& [name, value] : values) expected.values[name] = value;
+  c.graph.run(memory, expected.values);
 
   std::vector<std::pair<UOp, UOp>> params;
   for (size_t i = 0; i < bases.size(); i++)
     params.emplace_back(param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()),
                         bases[i]);
   std::vector<Tensor> out;
-  for (const UOp& o : c.outputs) out.emplace_back(give_values(substitute(o, params), c.values));
+  for (const UOp& o : c.outputs) out.emplace_back(give_values(substitute(o, params), expected.values));
   return out;
 }
 

@@ -14,6 +14,8 @@
 
 namespace lathe {
 
+class Recording;
+
 // The part of a Jit that knows no types.
 class JitState {
  public:
@@ -32,8 +34,12 @@ class JitState {
 
  private:
   struct Captured;
+  struct Expected;
   void capture(const std::vector<Tensor>& inputs, const UOp& given,
                FunctionRef<std::vector<Tensor>()> function);
+  // The first run of what was recorded.
+  void run_captured(const Recording& recording, const std::vector<Tensor>& inputs,
+                    const std::vector<Tensor>& outputs, Expected expected);
   std::vector<Tensor> replay(const std::vector<Tensor>& inputs, const UOp& variables);
 
   bool has_run_ = false;
@@ -55,9 +61,10 @@ class JitState {
 //     once, and again after its inputs were assigned.
 // A call refuses arguments that do not fit: RuntimeError unless each is memory of its own, with the shape,
 // dtype, device and the view of its memory that were captured. Reading a tensor's data during the capture is
-// a RuntimeError, too. After an error the tensors are as if the function had run plainly up to it, and the
-// next call captures anew. One Jit that calls another captures it as a part. With JIT=0 each call runs the
-// function. Not for several threads at a time.
+// a RuntimeError, too. After an error of the function the tensors are as if it had run plainly up to it;
+// after one of the kernels, such as too little memory, or after cancel(), as before the call. The next call
+// captures anew. One Jit that calls another captures it as a part. With JIT=0 each call runs the function.
+// Not for several threads at a time.
 template <class F>
 class Jit {
  public:

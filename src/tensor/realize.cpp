@@ -21,15 +21,16 @@
 namespace lathe {
 namespace {
 
-using States = std::vector<std::shared_ptr<TensorState>>;
+using States = std::vector<LiveTensor>;
 
 void replace_in(const States& states, const std::vector<std::pair<UOp, UOp>>& map) {
   if (map.empty() || states.empty()) return;
   std::vector<UOp> nodes;
-  for (const auto& s : states) nodes.push_back(s->uop);
+  for (const auto& s : states) nodes.push_back(s.uop);
   const UOp after = substitute(sink(nodes), map);
   for (size_t i = 0; i < states.size(); i++)
-    if (!(after.src(i) == states[i]->uop)) LiveTensors::instance().set(*states[i], after.src(i));
+    if (!(after.src(i) == states[i].uop))
+      LiveTensors::instance().set_if(*states[i].state, states[i].uop, after.src(i));
 }
 
 // The states of memory that a set of graphs writes: for each Buffer the Afters that no later After builds on.
@@ -70,9 +71,9 @@ States pending_readers(const States& live, const Writes& writes) {
   States candidates;
   std::vector<UOp> nodes;
   for (const auto& s : live) {
-    if (s->is_stale || !is_lazy(s->uop)) continue;
+    if (s->is_stale || !is_lazy(s.uop)) continue;
     candidates.push_back(s);
-    nodes.push_back(s->uop);
+    nodes.push_back(s.uop);
   }
   std::unordered_set<const Node*> readers;
   for (const UOp& u : toposort(sink(nodes), [&](const UOp& u) { return !writes.is_last(u); })) {
@@ -85,7 +86,7 @@ States pending_readers(const States& live, const Writes& writes) {
   }
   States out;
   for (const auto& s : candidates)
-    if (readers.count(s->uop.node())) out.push_back(s);
+    if (readers.count(s.uop.node())) out.push_back(s);
   return out;
 }
 
@@ -103,8 +104,8 @@ std::vector<UOp> written_beside(const UOp& graph, const States& live) {
 }
 
 // Everything that has to run so that `roots` may run: grows until no write hides a value that is still
-// wanted.
-std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live) {
+// wanted. Gradients that are not become `lost`.
+std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live, States& lost) {
   std::unordered_set<const Node*> known;
   for (const UOp& r : roots) known.insert(r.node());
   for (size_t before = 0; before != roots.size();) {
@@ -113,10 +114,12 @@ std::vector<UOp> with_pending_readers(std::vector<UOp> roots, const States& live
     if (writes.empty()) break;
     for (UOp& u : written_beside(sink(roots), live)) roots.push_back(std::move(u));
     for (const auto& s : pending_readers(live, writes)) {
-      if (s->is_gradient)
+      if (s->is_gradient) {
         s->is_stale = true;  // rarely read after the step that used it: an error then, instead of memory now
-      else if (known.insert(s->uop.node()).second)
-        roots.push_back(s->uop);
+        lost.push_back(s);
+      } else if (known.insert(s.uop.node()).second) {
+        roots.push_back(s.uop);
+      }
     }
   }
   return roots;
@@ -151,15 +154,20 @@ void run(std::vector<UOp> roots) {
   const Recording* recording = Recording::open();
   const auto is_outside = [&](const auto& s) { return recording && s->lazy_number <= recording->mark(); };
   States live = LiveTensors::instance().all();
-  States readers;
+  States readers, lost;
   std::ranges::copy_if(live, std::back_inserter(readers), [&](const auto& s) { return !is_outside(s); });
-  needed = with_pending_readers(std::move(needed), readers);
+  needed = with_pending_readers(std::move(needed), readers, lost);
   std::vector<std::pair<UOp, UOp>> map;
-  for (Becomes& b : lathe::realize(needed)) map.emplace_back(std::move(b.from), std::move(b.to));
+  try {
+    for (Becomes& b : lathe::realize(needed)) map.emplace_back(std::move(b.from), std::move(b.to));
+  } catch (...) {
+    for (const auto& s : lost) s->is_stale = false;  // nothing was overwritten
+    throw;
+  }
   std::unordered_set<const Node*> realised;
   for (const auto& [from, to] : map) realised.insert(from.node());
   std::erase_if(live, [&](const auto& s) {
-    const UOp base = view_base(s->uop);
+    const UOp base = view_base(s.uop);
     return base.op() == Op::Buffer || (is_outside(s) && !realised.count(base.node()));
   });
   replace_in(live, map);
@@ -168,7 +176,7 @@ void run(std::vector<UOp> roots) {
 void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t after, uint64_t until) {
   const States lazy = LiveTensors::instance().lazy(after, until);
   std::vector<UOp> nodes, roots;
-  for (const auto& s : lazy) nodes.push_back(s->uop);
+  for (const auto& s : lazy) nodes.push_back(s.uop);
   std::unordered_set<const Node*> readers;
   for (const UOp& u : toposort(sink(nodes))) {
     if (u.op() == Op::After && is_storage(u) && used.count(storage_root(u).node())) roots.push_back(u);
@@ -177,11 +185,11 @@ void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t a
       readers.insert(u.node());
   }
   for (const auto& s : lazy) {
-    if (!readers.count(s->uop.node())) continue;
+    if (!readers.count(s.uop.node())) continue;
     if (s->is_gradient)
       s->is_stale = true;
     else
-      roots.push_back(s->uop);
+      roots.push_back(s.uop);
   }
   run(std::move(roots));
 }
@@ -192,7 +200,7 @@ void move_views(const UOp& base, const UOp& after) {
 
 std::vector<UOp> pending_writes(uint64_t after) {
   std::vector<UOp> nodes, out;
-  for (const auto& s : LiveTensors::instance().lazy(after)) nodes.push_back(s->uop);
+  for (const auto& s : LiveTensors::instance().lazy(after)) nodes.push_back(s.uop);
   for (const UOp& u : toposort(sink(nodes)))
     if (u.op() == Op::After && is_storage(u)) out.push_back(u);
   return out;

@@ -8,7 +8,11 @@ namespace lathe {
 TensorState::TensorState(UOp node) : uop(std::move(node)) { LiveTensors::instance().add(*this); }
 TensorState::~TensorState() { LiveTensors::instance().remove(*this); }
 
-void TensorState::stale_error() {
+void TensorState::stale_error() const {
+  if (!is_gradient)
+    user_runtime_error(
+        "this tensor was made by a call of a captured function that failed before its kernels ran; call it "
+        "again");
   user_runtime_error(
       "this gradient was never realized and a tensor it depends on has been overwritten since; call "
       "realize() on "
@@ -63,40 +67,41 @@ void LiveTensors::remove(TensorState& state) {
   count_--;
 }
 
-void LiveTensors::set(TensorState& state, UOp node) {
+void LiveTensors::set_if(TensorState& state, const UOp& expected, UOp node) {
   UOp old = std::move(node);  // dies after the lock is gone: it may free memory of a device
   std::lock_guard lock(mutex_);
+  if (expected && !(state.uop == expected)) return;
   unindex(state);
   std::swap(state.uop, old);
   state.is_stale = false;
   index(state);
 }
 
-std::vector<std::shared_ptr<TensorState>> LiveTensors::all() {
-  std::vector<std::shared_ptr<TensorState>> out;
+std::vector<LiveTensor> LiveTensors::all() {
+  std::vector<LiveTensor> out;
   std::lock_guard lock(mutex_);
   out.reserve(count_);
   // A state whose last handle is going away waits for the lock in remove(): it has no owner any more.
   for (TensorState* s = first_; s; s = s->next_)
-    if (auto owner = s->weak_from_this().lock()) out.push_back(std::move(owner));
+    if (auto owner = s->weak_from_this().lock()) out.push_back({std::move(owner), s->uop});
   return out;
 }
 
-std::vector<std::shared_ptr<TensorState>> LiveTensors::views_of(const UOp& storage) {
-  std::vector<std::shared_ptr<TensorState>> out;
+std::vector<LiveTensor> LiveTensors::views_of(const UOp& storage) {
+  std::vector<LiveTensor> out;
   std::lock_guard lock(mutex_);
   auto [begin, end] = by_storage_.equal_range(storage.node());
   for (auto it = begin; it != end; ++it)
-    if (auto owner = it->second->weak_from_this().lock()) out.push_back(std::move(owner));
+    if (auto owner = it->second->weak_from_this().lock()) out.push_back({std::move(owner), it->second->uop});
   return out;
 }
 
-std::vector<std::shared_ptr<TensorState>> LiveTensors::lazy(uint64_t after, uint64_t until) {
-  std::vector<std::shared_ptr<TensorState>> out;
+std::vector<LiveTensor> LiveTensors::lazy(uint64_t after, uint64_t until) {
+  std::vector<LiveTensor> out;
   std::lock_guard lock(mutex_);
   for (TensorState* s = first_; s; s = s->next_)
     if (s->lazy_number > after && s->lazy_number <= until && !s->is_stale && is_lazy(s->uop))
-      if (auto owner = s->weak_from_this().lock()) out.push_back(std::move(owner));
+      if (auto owner = s->weak_from_this().lock()) out.push_back({std::move(owner), s->uop});
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "tensor/tensor.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 
 namespace lathe {
 
+// Its thread may change `uop` while others look; those ask LiveTensors.
 struct TensorState : std::enable_shared_from_this<TensorState> {
   explicit TensorState(UOp node);
   ~TensorState();
@@ -28,13 +30,15 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   UOp uop;  // changed only through LiveTensors::set
   std::shared_ptr<TensorState> grad;
   bool is_param = true;
-  bool is_gradient = false;  // held in some tensor's `grad`
-  bool is_stale = false;     // an expression whose input was overwritten before it ran
-  uint64_t lazy_number = 0;  // grows with every lazy value that a tensor takes; 0 where it never took one
+  std::atomic<bool> is_gradient{false};  // held in some tensor's `grad`
+  std::atomic<bool> is_stale{
+      false};  // an expression whose input was overwritten, or never filled, before it ran
+  std::atomic<uint64_t> lazy_number{
+      0};  // grows with every lazy value that a tensor takes; 0 where it never took one
 
  private:
   friend class LiveTensors;
-  [[noreturn]] static void stale_error();
+  [[noreturn]] void stale_error() const;
   TensorState* previous_ = nullptr;
   TensorState* next_ = nullptr;
   const Node* indexed_ = nullptr;  // the storage this is a view of
@@ -44,18 +48,27 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
 // storage: nothing to run. A view of memory is there already.
 bool is_lazy(const UOp& u);
 
+// A live state, with what it stood for when it was asked for.
+struct LiveTensor {
+  std::shared_ptr<TensorState> state;
+  UOp uop;
+  TensorState* operator->() const { return state.get(); }
+};
+
 // All live states, and which of them are views of which storage. One mutex guards both.
 class LiveTensors {
  public:
   static LiveTensors& instance();
   void add(TensorState& state);
   void remove(TensorState& state);
-  void set(TensorState& state, UOp node);
-  std::vector<std::shared_ptr<TensorState>> all();
-  std::vector<std::shared_ptr<TensorState>> views_of(const UOp& storage);
+  void set(TensorState& state, UOp node) { set_if(state, {}, std::move(node)); }
+  // Unless the state stands for something else than `expected`, if that is not null.
+  void set_if(TensorState& state, const UOp& expected, UOp node);
+  std::vector<LiveTensor> all();
+  std::vector<LiveTensor> views_of(const UOp& storage);
   size_t count();
   // The lazy states whose number is in (after, until], stale ones left out.
-  std::vector<std::shared_ptr<TensorState>> lazy(uint64_t after, uint64_t until = UINT64_MAX);
+  std::vector<LiveTensor> lazy(uint64_t after, uint64_t until = UINT64_MAX);
   uint64_t last_lazy_number();
 
  private:

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -217,6 +218,41 @@ TEST_CASE("threads and processes share a file") {
     for (uint64_t i = 0; i < 40; i++)
       CHECK(shared.find("cpu", key(first + i)) == "value " + std::to_string(first + i));
   for (uint64_t i = 0; i < 40; i++) CHECK(shared.find("beam", key(100 + i)) == "schedule");
+}
+
+TEST_CASE("a process that is killed while it stores leaves a sound file") {
+  TempDir folder;
+  const std::string file = folder.file("kernels.db"), value(20000, 'v');
+  CaughtWarnings warnings;
+  for (const int signal : {SIGKILL, SIGINT, SIGKILL}) {
+    int stored[2];
+    REQUIRE(pipe(stored) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);  // the test framework catches some
+      KernelCache cache(file);
+      for (uint64_t i = 0;; i++) {
+        cache.store("cpu", key(i), value);
+        if (write(stored[1], &i, sizeof i) != sizeof i) _exit(1);
+      }
+    }
+    close(stored[1]);
+    uint64_t last = 0;
+    while (last < 50) REQUIRE(read(stored[0], &last, sizeof last) == sizeof last);
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    REQUIRE(WIFSIGNALED(status));
+    while (read(stored[0], &last, sizeof last) > 0) {
+    }
+    close(stored[0]);
+    KernelCache cache(file);
+    for (uint64_t i = 0; i <= last; i++) CHECK(cache.find("cpu", key(i)) == value);
+    cache.store("cpu", key(last + 1), "more");
+    CHECK(cache.find("cpu", key(last + 1)) == "more");
+    CHECK(!cache.is_broken());
+  }
+  CHECK(warnings.lines.empty());
 }
 
 TEST_CASE("a connection is not carried over a fork") {

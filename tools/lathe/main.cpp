@@ -1,7 +1,10 @@
 // The lathe command. Exit codes: 0 done, 1 the work failed, 2 wrong usage.
 #include "base/error.h"
 #include "base/knobs.h"
+#include "engine/cancel.h"
 #include "lathe/command.h"
+
+#include <signal.h>
 
 #include <cstdio>
 #include <exception>
@@ -47,6 +50,11 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The first Ctrl-C ends the work in good order, the second one the process.
+  struct sigaction on_interrupt = {};
+  on_interrupt.sa_handler = [](int) { lathe::cancel(); };
+  on_interrupt.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &on_interrupt, nullptr);
   try {
     return run(argc, argv);
   } catch (const lathe::InternalError& error) {
