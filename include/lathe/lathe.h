@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/cancel.h"
 #include "engine/counters.h"
+#include "engine/profile.h"
 #include "formats/npy.h"
 #include "formats/npz.h"
 #include "formats/onnx/session.h"

@@ -8,6 +8,7 @@
 #include "codegen/lower.h"
 #include "engine/cancel.h"
 #include "engine/counters.h"
+#include "engine/profile.h"
 #include "uop/print.h"
 
 #include <filesystem>
@@ -27,8 +28,8 @@ Hash128 cache_key(const UOp& body, const Device& device) {
   return hash_text(key, body.hash());
 }
 
-void show(const LoweredKernel& k, const std::string& source) {
-  if (knob(Knob::DEBUG) >= 3 && !k.actions.empty()) debug_line("{}: {}", k.name, print_actions(k.actions));
+void show(const LoweredKernel& k, const std::string& actions, const std::string& source) {
+  if (knob(Knob::DEBUG) >= 3 && !k.actions.empty()) debug_line("{}: {}", k.name, actions);
   if (knob(Knob::DEBUG) >= 4) debug_line("{}", source);
   if (knob(Knob::DEBUG) >= 5) debug_line("{}", print_list(k.linear));
 }
@@ -72,9 +73,10 @@ std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
     source.source = std::move(text.source);
     source.entry = std::move(text.entry);
   }
-  show(lowered, source.source);
-  record(body, device, lowered.name, source);
   auto out = std::make_shared<CompiledKernel>();
+  out->actions = print_actions(lowered.actions);
+  show(lowered, out->actions, source.source);
+  record(body, device, lowered.name, source);
   out->program = device.load(source);
   const Signature signature = signature_of(lowered.linear);
   for (const UOp& p : signature.buffers) out->slots.push_back(static_cast<int>(p.param().slot));
@@ -84,6 +86,9 @@ std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   out->n_cores = lowered.n_cores;
   out->work = lowered.work;
   out->compile_seconds = now_seconds() - start;
+  if (is_profiling())
+    profile_event("compile", "compile " + out->name, start, out->compile_seconds,
+                  fmt::format(R"("device":{})", json_quoted(device.name())));
   return out;
 }
 

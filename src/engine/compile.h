@@ -12,6 +12,7 @@ namespace lathe {
 
 struct CompiledKernel {
   std::string name, colored_name;
+  std::string actions;  // what the optimiser did
   std::unique_ptr<Program> program;
   std::vector<int> slots;              // position in bufs → Param slot
   std::vector<std::string> variables;  // position in vars → name

@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "engine/cancel.h"
 #include "engine/counters.h"
+#include "engine/profile.h"
 
 #include <algorithm>
 #include <iterator>
@@ -209,6 +210,7 @@ void Graph::check_written_inputs(std::span<const std::shared_ptr<Buffer>> memory
 
 void Graph::run(std::span<const std::shared_ptr<Buffer>> memory, const VariableValues& values) {
   const auto lock = lock_engine();
+  const double start = is_profiling() ? now_seconds() : 0;
   CHECK(memory.size() == inputs_.size() + results_.size(), "{} buffers for {} inputs and {} results",
         memory.size(), inputs_.size(), results_.size());
   if (writes_inputs_) check_written_inputs(memory);
@@ -240,12 +242,15 @@ void Graph::run(std::span<const std::shared_ptr<Buffer>> memory, const VariableV
     if (segments_[i].begin <= first_overwrite_) stop_if_cancelled();
     run_segment(i);
   }
+  if (start)
+    profile_event("launch", "replay", start, now_seconds() - start,
+                  fmt::format(R"("steps":{})", steps_.size()));
 }
 
 void Graph::run_segment(size_t i) {
   const Segment& segment = segments_[i];
   const size_t end = i + 1 < segments_.size() ? segments_[i + 1].begin : steps_.size();
-  if (segment.region && knob(Knob::DEBUG) < 2) {
+  if (segment.region && knob(Knob::DEBUG) < 2 && !is_profiling()) {
     segment.region->run(pointers_.data(), vars_.data());
     count([&](Counters& c) {
       c.kernels += end - segment.begin;

@@ -1,10 +1,13 @@
 #include "engine/launch.h"
 
+#include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "engine/cancel.h"
 #include "engine/counters.h"
+#include "engine/profile.h"
 #include "schedule/memory_plan.h"
+#include "uop/dtype.h"
 
 #include <algorithm>
 
@@ -16,6 +19,28 @@ void show_launch(const std::string& device_name, const CompiledKernel& k, double
   debug_line("{:>5} {:<8} {} {:10.2f} us {:9.2f} GFLOP/s {:8.2f} GB/s", number, device_name,
              k.colored_name + std::string(k.name.size() < 40 ? 40 - k.name.size() : 0, ' '), seconds * 1e6,
              k.work.flops * giga, k.work.bytes * giga);
+}
+
+// It ends now, and took `seconds`, or without them the time since `start`.
+void profile_step(const Launch& launch, double start, std::optional<double> seconds) {
+  const double end = now_seconds();
+  std::string args, buffers;
+  for (const UOp& b : launch.buffers)
+    buffers +=
+        fmt::format("{}\"{} {}\"", buffers.empty() ? "" : ",", dtype_name(b.dtype()), to_string(b.shape()));
+  double flops = 0, bytes = 0;
+  if (const CompiledKernel* k = launch.kernel.get()) {
+    flops = k->work.flops, bytes = k->work.bytes;
+    args = fmt::format(R"("actions":{},"threads":{},)", json_quoted(k->actions), k->n_cores);
+  } else {
+    bytes = static_cast<double>(storage_bytes(launch.buffers[0]));
+    args = fmt::format(R"("from":{},)", json_quoted(launch.buffers[1].device()));
+  }
+  if (seconds) start = std::max(start, end - *seconds);
+  profile_event(launch.kernel ? "kernel" : "copy", launch.kernel ? launch.kernel->name : "copy", start,
+                seconds.value_or(end - start),
+                fmt::format(R"({}"flops":{:.0f},"bytes":{:.0f},"buffers":[{}])", args, flops, bytes, buffers),
+                launch.device->name());
 }
 
 }  // namespace
@@ -39,17 +64,20 @@ Launch make_launch(const ScheduledKernel& k, const VariableValues& values) {
 }
 
 void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars) {
-  const bool shown = knob(Knob::DEBUG) >= 2;
+  const bool shown = knob(Knob::DEBUG) >= 2, kept = is_profiling();
+  const double start = kept ? now_seconds() : 0;
   for (Buffer* b : memory.first(launch.n_written)) b->mark_written();
   if (!launch.kernel) {
     copy_bytes(*memory[0], *memory[1]);
+    if (kept) profile_step(launch, start, std::nullopt);
     if (shown)
       debug_line("      {:<8} copy {} bytes from {}", launch.device->name(), memory[1]->size(),
                  memory[1]->device().name());
     return;
   }
   const CompiledKernel& k = *launch.kernel;
-  const double seconds = k.program->run(memory, vars, k.n_cores, shown);
+  const double seconds = k.program->run(memory, vars, k.n_cores, shown || kept);
+  if (kept) profile_step(launch, start, seconds);
   uint64_t number = 0;
   count([&](Counters& c) {
     number = ++c.kernels;
@@ -61,6 +89,7 @@ void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<c
 }
 
 void run_launch(const Launch& launch) {
+  const double start = is_profiling() ? now_seconds() : 0;
   SmallVec<std::shared_ptr<Buffer>, 8> held;
   SmallVec<Buffer*, 8> memory;
   for (const UOp& b : launch.buffers) {
@@ -68,6 +97,7 @@ void run_launch(const Launch& launch) {
     memory.push_back(held.back().get());
   }
   run_step(launch, {memory.data(), memory.size()}, launch.vars);
+  if (start) profile_event("launch", "launch", start, now_seconds() - start, "");
 }
 
 void run_launches(std::vector<Launch> launches, std::vector<Arena> arenas) {

@@ -28,7 +28,7 @@ void run_launch(const Launch& launch);
 // that writes to a buffer that had memory, all others get theirs, so that errors, and cancel(), leave what
 // there was before as it was.
 void run_launches(std::vector<Launch> launches, std::vector<Arena> arenas = {});
-// A copy, or a kernel that reports its time with DEBUG=2, over other memory.
+// A copy, or a kernel that reports its time with DEBUG=2 and to a profile, over other memory.
 void run_step(const Launch& launch, std::span<Buffer* const> memory, std::span<const int64_t> vars);
 
 // What a Buffer node stands for; made where there is nothing yet.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/counters.h"
 #include "engine/launch.h"
+#include "engine/profile.h"
 #include "engine/recording.h"
 #include "engine/schedule_cache.h"
 #include "runtime/buffer.h"
@@ -35,6 +36,10 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   if (knob(Knob::DEBUG) >= 1 && !schedule.kernels.empty())
     debug_line("scheduled {} kernels in {:.2f} ms{}", schedule.kernels.size(), (now_seconds() - start) * 1e3,
                schedule_cache_hit() ? "" : ", cache miss");
+  if (is_profiling())
+    profile_event(
+        "schedule", "schedule", start, now_seconds() - start,
+        fmt::format(R"("kernels":{},"is_cached":{})", schedule.kernels.size(), schedule_cache_hit()));
   if (Recording* recording = Recording::open()) {
     recording->add(schedule.kernels, values);
   } else {

@@ -7,9 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 #include "support/onnx_writer.h"
 #include "support/test.h"
@@ -35,9 +39,9 @@ Outcome run(const std::string& arguments) {
 }  // namespace
 
 TEST_CASE("help has examples") {
-  for (const char* arguments :
-       {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help", "trace --help",
-        "onnx --help", "onnx info --help", "onnx run --help", "onnx test --help", "onnx bench --help"}) {
+  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help",
+                                "trace --help", "profile --help", "onnx --help", "onnx info --help",
+                                "onnx run --help", "onnx test --help", "onnx bench --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -83,7 +87,15 @@ TEST_CASE("devices") {
   }
   CHECK(defaults == 1);
   CHECK(has_interp);
-  CHECK(test::contains(run("devices").out, "* CPU"));
+  const auto& machine = json.at("machine");
+  CHECK(machine.at("threads").get<int>() >= 1);
+  CHECK(machine.at("fma_flops").at("float32").get<double>() > 1e8);
+  CHECK(machine.at("read_bytes_per_second").get<double>() > 1e8);
+  CHECK(nlohmann::json::parse(run("devices --json").out).at("machine") == machine);  // kept
+  CHECK(nlohmann::json::parse(run("devices --json --measure").out).at("machine") != machine);
+  const std::string text = run("devices").out;
+  CHECK(test::contains(text, "* CPU"));
+  CHECK(test::contains(text, "GFLOP/s: float32 "));
 }
 
 TEST_CASE("what a file of tensors holds") {
@@ -198,4 +210,73 @@ TEST_CASE("a traced run, its sums and its rewrites") {
   CHECK(nlohmann::json::parse(cut.out).at("complete") == false);
   write_file_atomically(file, std::string_view("nonsense"));
   CHECK(run("trace " + quoted).code == 1);
+}
+
+TEST_CASE("a profiled run, and one that Ctrl-C ends") {
+  test::TempDir dir;
+  const std::string file = dir.file("demo.json"), quoted = "'" + file + "'";
+  ::setenv("PROFILE", file.c_str(), 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+      ::dup2(::open(dir.file(output == STDOUT_FILENO ? "out" : "err").c_str(), O_WRONLY | O_CREAT, 0600),
+             output);
+    ::execl(LATHE_COMMAND, "lathe", "demo", "--epochs", "1000", nullptr);
+    _exit(127);
+  }
+  ::unsetenv("PROFILE");
+  const auto is_training = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+      if (entry.path().extension() == ".tmp" && test::contains(read_file(entry.path()), "\"replay\""))
+        return true;
+    return false;
+  };
+  while (!is_training()) {
+    REQUIRE(::waitpid(child, nullptr, WNOHANG) == 0);
+    ::usleep(20'000);
+  }
+  ::kill(child, SIGINT);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+  CHECK(read_file(dir.file("err")) == "lathe: cancelled\n");
+
+  const Outcome outcome = run("profile --json " + quoted);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.err.empty());
+  const auto json = nlohmann::json::parse(outcome.out);
+  CHECK(json.at("complete") == true);
+  CHECK(json.at("host").at("compile").at("events").get<int>() > 10);
+  const auto& kernels = json.at("kernels");
+  CHECK(kernels.size() == 20);
+  CHECK(json.at("distinct").get<size_t>() > 20);
+  double share = 0, before = 1;
+  for (const auto& k : kernels) {
+    CHECK(k.at("share").get<double>() <= before);
+    share += before = k.at("share").get<double>();
+    CHECK(k.at("calls").get<int>() > 0);
+    CHECK(k.at("ms").get<double>() > 0);
+    CHECK(k.at("fma_fraction").is_number());
+    CHECK(k.at("read_fraction").is_number());
+    CHECK(!k.at("buffers").empty());
+  }
+  CHECK(share > 0.5);
+  CHECK(share <= 1.0001);
+  CHECK(test::contains(run("profile --top 3 " + quoted).out, "more; --top"));
+
+  // As a process that is killed would leave it.
+  const std::string bytes = read_file(file);
+  write_file_atomically(file, std::string_view(bytes).substr(0, bytes.size() / 2));
+  const Outcome cut = run("profile --json " + quoted);
+  CHECK(cut.code == 0);
+  CHECK(test::contains(cut.err, "ends early"));
+  CHECK(nlohmann::json::parse(cut.out).at("complete") == false);
+  for (const char* wrong : {"", "nonsense", "{}", "[1]\n]\n", "[\n]\n", "[{\"ph\":\"X\"}\n]\n"}) {
+    CAPTURE(wrong);
+    write_file_atomically(file, std::string_view(wrong));
+    const Outcome refused = run("profile " + quoted);
+    CHECK(refused.code == 1);
+    CHECK(test::contains(refused.err, "is no profile"));
+  }
 }

@@ -13,6 +13,7 @@ void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
+void add_profile(CLI::App& app);
 void add_tensors(CLI::App& app);
 void add_trace(CLI::App& app);
 

@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   lathe::command::add_devices(app);
   lathe::command::add_knobs(app);
   lathe::command::add_onnx(app);
+  lathe::command::add_profile(app);
   lathe::command::add_tensors(app);
   lathe::command::add_trace(app);
   try {
