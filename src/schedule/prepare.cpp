@@ -7,6 +7,7 @@
 #include "uop/rewrite.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -83,11 +84,26 @@ constexpr auto kStackViews = rules(rule(op<Op::Shrink>(op<Op::Stack>(), y, z), f
                                    rule(op<Op::Permute>(op<Op::Permute>(x)), fn(permute_of_permute)),
                                    rule(op<Op::Reshape>(op<Op::Reshape>(x, y), z), fn(reshape_of_reshape)));
 
-// A copy is a Store into a new buffer of the target device, of a value that lies in memory on its own device.
-// Copies to where the value already is vanish.
+// Copies that nothing but Stores over all of some memory use.
+std::unordered_set<const Node*> stored_copies(const std::vector<UOp>& order) {
+  std::unordered_set<const Node*> stored, used;
+  for (const UOp& u : order)
+    for (const UOp& s : u.srcs()) {
+      if (s.op() != Op::Copy) continue;
+      const bool is_whole = u.op() == Op::Store && !is_view(u.src(0));
+      (is_whole ? stored : used).insert(s.node());
+    }
+  for (const Node* n : used) stored.erase(n);
+  return stored;
+}
+
+// A copy is a Store into memory of the target device, a new buffer unless there is a Store already, of a
+// value that lies in memory on its own device. Copies to where the value already is vanish.
 UOp lower_copies(const UOp& graph) {
   std::vector<std::pair<UOp, UOp>> map;
-  for (const UOp& u : toposort(graph)) {
+  const std::vector<UOp> order = toposort(graph);
+  const std::unordered_set<const Node*> stored = stored_copies(order);
+  for (const UOp& u : order) {
     if (u.op() != Op::Copy) continue;
     const UOp in = map.empty() ? u.src(0) : substitute(u.src(0), map);
     const std::string& to = *u.arg_as<DeviceArg>().device;
@@ -95,9 +111,13 @@ UOp lower_copies(const UOp& graph) {
       map.emplace_back(u, in);
       continue;
     }
+    const UOp source = UOp::make(Op::Contiguous, {in}), copy = u.with_srcs({&source, 1});
+    if (stored.contains(u.node())) {
+      map.emplace_back(u, copy);
+      continue;
+    }
     const UOp target = new_memory(u.shape(), u.dtype(), to), &buffer = strip_views(target);
-    const UOp source = UOp::make(Op::Contiguous, {in});
-    const UOp written = UOp::make(Op::After, {buffer, store(target, u.with_srcs({&source, 1}))});
+    const UOp written = UOp::make(Op::After, {buffer, store(target, copy)});
     map.emplace_back(u, shrink(written, Shape(u.shape().size(), SInt(0)), u.shape()));
   }
   return map.empty() ? graph : substitute(graph, map);
