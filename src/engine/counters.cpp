@@ -1,6 +1,6 @@
 #include "engine/counters.h"
 
-#include "runtime/allocator.h"
+#include "runtime/device.h"
 
 #include <mutex>
 
@@ -19,6 +19,7 @@ Counters counters() {
   out.peak_memory = peak_memory_used();
   return out;
 }
+int64_t memory_on(const std::string& name) { return device(name).memory().used(); }
 void reset_counters() {
   std::lock_guard lock(mutex);
   totals = {};

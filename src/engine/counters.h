@@ -3,6 +3,7 @@
 #include "base/function_ref.h"
 
 #include <cstdint>
+#include <string>
 
 namespace lathe {
 
@@ -19,6 +20,8 @@ struct Counters {
 };
 Counters counters();
 void reset_counters();
+// Bytes in buffers of one device now.
+int64_t memory_on(const std::string& device);
 // Changes the counters under their lock.
 void count(FunctionRef<void(Counters&)> change);
 

@@ -54,7 +54,8 @@ void Optimizer::set_lr(double rate) {
 std::vector<Tensor> Optimizer::make_state(std::string_view name) {
   std::vector<Tensor> out;
   for (const Tensor& p : params_) {
-    state_.emplace_back(fmt::format("{}.{}", name, out.size()), in_memory(p.shape(), 0, p));
+    state_.emplace_back(fmt::format("{}.{}", name, out.size()),
+                        p.full_like(0, {DType::Float32}).set_param(false));
     out.push_back(state_.back().second);
   }
   return out;
@@ -62,6 +63,16 @@ std::vector<Tensor> Optimizer::make_state(std::string_view name) {
 
 Tensor Optimizer::make_state(std::string_view name, double value) {
   return state_.emplace_back(name, in_memory({1}, value, params_[0])).second;
+}
+
+void Optimizer::shard_state() {
+  for (auto& [name, t] : state_) {
+    const std::vector<std::string> devices = split_devices(t.device());
+    const auto n = static_cast<int64_t>(devices.size());
+    if (n == 1 || t.shard_axis()) continue;
+    const auto axis = std::ranges::find_if(t.shape(), [&](const SInt& d) { return d.value() % n == 0; });
+    if (axis != t.shape().end()) t.replace(t.to(devices[0]).shard(devices, axis - t.shape().begin()));
+  }
 }
 
 void Optimizer::zero_grad() {

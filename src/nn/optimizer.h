@@ -30,6 +30,12 @@ class Optimizer {
   // The same lazily: the tensors to realise.
   std::vector<Tensor> schedule_step();
 
+  // Of the state of parameters that are whole on several devices each keeps a piece: along the first axis
+  // that splits evenly, where there is one. A step then computes its piece of the change, and gathers the
+  // parameter (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+  // 2020).
+  void shard_state();
+
   const std::vector<Tensor>& params() const { return params_; }
   void each(auto&& visit) const {
     visit("lr", lr);

@@ -32,10 +32,10 @@ struct LoadOptions {
   bool realize = true;  // at once
 };
 
-// Gives each tensor of `state` the value of the same name, on the tensor's own device; where that is the
-// value's device too, both share memory. The dtype becomes that of the value. Nothing is changed unless
-// everything fits: ValueError for shapes that differ (() and (1,) count as equal), else IndexError for names
-// that only one side has. The error lists all of these names, up to five of a kind.
+// Gives each tensor of `state` the value of the same name, on the tensor's own device or devices; where that
+// is the value's device too, both share memory. The dtype becomes that of the value. Nothing is changed
+// unless everything fits: ValueError for shapes that differ (() and (1,) count as equal), else IndexError for
+// names that only one side has. The error lists all of these names, up to five of a kind.
 void load_state(const NamedTensors& state, const NamedTensors& values, const LoadOptions& options = {});
 
 template <class T>

@@ -17,7 +17,7 @@ constexpr NotRendered kNotRendered[] = {
      "codegen decomposes it"},
     {{Op::Call, Op::Result, Op::Linear, Op::Copy}, "it is about whole kernels, not part of one"},
     {{Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Flip, Op::Reduce, Op::Stage, Op::Contiguous,
-      Op::ContiguousBackward, Op::Detach},
+      Op::ContiguousBackward, Op::Detach, Op::Multi},
      "graphs only: lowering turns it into loops, indices and memory"},
 };
 

@@ -7,6 +7,7 @@
 #include "schedule/calls.h"
 #include "schedule/order.h"
 #include "schedule/prepare.h"
+#include "schedule/shard.h"
 #include "uop/spec.h"
 
 namespace lathe {
@@ -41,7 +42,8 @@ bool needs_kernel(const UOp& base) {
 std::vector<Arena> plan_inner_buffers(const Schedule& schedule, const UOp& graph) {
   std::unordered_set<const Node*> outside;
   for (const UOp& u : toposort(graph)) outside.insert(u.node());
-  for (const auto& [from, to] : schedule.becomes) outside.insert(strip_states(to).node());
+  for (const auto& [from, to] : schedule.becomes)
+    for (const UOp& u : toposort(to)) outside.insert(u.node());
   std::vector<const std::vector<UOp>*> steps;
   for (const ScheduledKernel& k : schedule.kernels) steps.push_back(&k.buffers);
   return plan_arenas(steps, [&](const UOp& b) { return b.op() == Op::Buffer && !outside.count(b.node()); });
@@ -52,9 +54,18 @@ std::vector<Arena> plan_inner_buffers(const Schedule& schedule, const UOp& graph
 Schedule make_schedule(std::span<const UOp> roots) {
   const Wanted wanted = wanted_nodes(roots);
   const UOp given = sink(wanted.nodes);
-  const UOp prepared = prepare(simplify_assignments(forward_constants(lower_calls(given)), wanted.n_roots));
+  if (knob(Knob::SPEC)) verify(given, SpecLevel::Tensor, "building the graph");
+  const std::vector<Shards> shards = resolve_shards(lower_calls(given).srcs());
+  std::vector<UOp> parts;
+  size_t n_roots = 0;
+  for (size_t i = 0; i < shards.size(); i++) {
+    parts.insert(parts.end(), shards[i].parts.begin(), shards[i].parts.end());
+    if (i < wanted.n_roots) n_roots = parts.size();
+  }
+  const UOp resolved = sink(parts);
+  const UOp prepared = prepare(simplify_assignments(forward_constants(resolved), n_roots));
   if (knob(Knob::SPEC)) {
-    verify(given, SpecLevel::Tensor, "building the graph");
+    verify(resolved, SpecLevel::Tensor, "resolve_shards");
     verify(prepared, SpecLevel::Tensor, "prepare");
   }
   std::vector<UOp> bases, empty;
@@ -72,12 +83,19 @@ Schedule make_schedule(std::span<const UOp> roots) {
   if (knob(Knob::SPEC))
     for (const ScheduledKernel& k : out.kernels)
       if (!k.is_copy()) verify(k.body, SpecLevel::Kernel, "build_kernels");
+  size_t at = 0;
   for (size_t i = 0; i < wanted.nodes.size(); i++) {
-    const UOp& p = prepared.src(i);
-    const UOp base = strip_views(p);
-    const auto it = draft.memory.find(base.node());
-    const UOp now = it == draft.memory.end() ? p : substitute(p, {{base, it->second}});
-    if (!(now == wanted.nodes[i])) out.becomes.emplace_back(wanted.nodes[i], now);
+    std::vector<UOp> now;
+    for (size_t k = 0; k < shards[i].parts.size(); k++) {
+      const UOp& p = prepared.src(at++);
+      const UOp base = strip_views(p);
+      const auto it = draft.memory.find(base.node());
+      now.push_back(it == draft.memory.end() ? p : substitute(p, {{base, it->second}}));
+    }
+    // A constant is the same anywhere.
+    const bool is_spread = now.size() > 1 && !now[0].device().empty();
+    const UOp all = is_spread ? multi(now, shards[i].axis) : now[0];
+    if (!(all == wanted.nodes[i])) out.becomes.emplace_back(wanted.nodes[i], all);
   }
   out.arenas = plan_inner_buffers(out, given);
   return out;

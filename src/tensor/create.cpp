@@ -3,6 +3,7 @@
 #include "tensor/place.h"
 #include "tensor/promote.h"
 #include "tensor/running.h"
+#include "tensor/shard.h"
 #include "tensor/tensor.h"
 
 #include <cmath>
@@ -51,6 +52,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, D
     value_error("shape {} of {} needs {} bytes, got {}", lathe::to_string(shape), dtype_text(dtype), expected,
                 data.size());
   if (data.empty()) return constant_of(shape, 0, dtype);
+  if (names_several(device)) return from_bytes(data, shape, dtype, split_devices(device)[0]).to(device);
   return Tensor(buffer_from_host(data.data(), data.size(), shape, dtype, place(device)));
 }
 
@@ -97,12 +99,14 @@ Tensor Tensor::full(const Shape& shape, const Scalar& value, const TensorOptions
 }
 
 Tensor Tensor::empty_like(const TensorOptions& options) const {
-  return empty(shape(),
-               {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
+  return per_shard(*this, options.device, [&](const Shape& shape, const std::string& where) {
+    return empty(shape, {options.dtype.value_or(strong(dtype())), where});
+  });
 }
 Tensor Tensor::full_like(const Scalar& value, const TensorOptions& options) const {
-  return full(shape(), value,
-              {options.dtype.value_or(strong(dtype())), options.device.empty() ? device() : options.device});
+  return per_shard(*this, options.device, [&](const Shape& shape, const std::string& where) {
+    return full(shape, value, {options.dtype.value_or(strong(dtype())), where});
+  });
 }
 Tensor Tensor::const_like(const Scalar& value) const { return constant_of(shape(), value, dtype()); }
 

@@ -1,5 +1,6 @@
 #include "tensor/gradient.h"
 
+#include "schedule/shard.h"
 #include "tensor/promote.h"
 #include "tensor/view.h"
 #include "uop/matcher.h"
@@ -119,7 +120,19 @@ List grad_stack(const Match& m) {
 
 List grad_copy(const Match& m) {
   const std::string& home = m.root().src(0).device();
-  return {home.empty() ? incoming(m) : UOp::make(Op::Copy, {incoming(m)}, DeviceArg(home))};
+  return {home.empty() ? incoming(m) : copy_to(incoming(m), home)};
+}
+
+// Pieces get theirs. Of copies of one value the first stands for all.
+List grad_multi(const Match& m) {
+  const UOp &y = m.root(), &g = incoming(m);
+  const std::optional<int> axis = multi_axis(y);
+  List out(y.n_srcs());
+  for (size_t i = 0; i < (axis ? y.n_srcs() : 1); i++) {
+    const UOp piece = axis ? shard_piece(g, *axis, i, y.n_srcs()) : g;
+    out[i] = copy_to(piece, y.src(i).device());
+  }
+  return out;
 }
 
 List grad_contiguous_backward(const Match& m) { return {UOp::make(Op::Contiguous, {incoming(m)})}; }
@@ -141,6 +154,7 @@ constexpr auto kGradient =
                     rule(op<Op::Contiguous>(), fn(grad_identity)),                     //
                     rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),  //
                     rule(op<Op::Copy>(), fn(grad_copy)),                               //
+                    rule(op<Op::Multi>(), fn(grad_multi)),                             //
                     rule(op<Op::After>(), fn(grad_after)),                             //
                     rule(op<Op::Store>(), fn(grad_store)),                             //
                     rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                   //

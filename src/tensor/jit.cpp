@@ -10,31 +10,48 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 
 namespace lathe {
 namespace {
 
-UOp memory_below(const Tensor& t) { return view_base(t.uop()); }
+// The Buffers that a value is a view of, one a device; none where it has no memory.
+std::vector<UOp> memory_below(const Tensor& t) {
+  const UOp base = view_base(t.uop());
+  return is_in_memory(base) ? storage_parts(base) : std::vector<UOp>();
+}
 
 // Realised inputs, each over memory of its own.
 void check_inputs(const std::vector<Tensor>& inputs) {
   std::unordered_map<const Node*, size_t> seen;
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (memory_below(inputs[i]).op() != Op::Buffer)
+    const std::vector<UOp> memory = memory_below(inputs[i]);
+    if (memory.empty())
       user_runtime_error("JIT inputs must be real buffers; input {} of shape {} has no memory, use .clone()",
                          i, to_string(inputs[i].shape()));
-    const auto [first, is_new] = seen.emplace(memory_below(inputs[i]).node(), i);
-    if (!is_new)
-      user_runtime_error("duplicate inputs to JIT: inputs {} and {} share memory, use .clone()",
-                         first->second, i);
+    for (const UOp& b : memory) {
+      const auto [first, is_new] = seen.emplace(b.node(), i);
+      if (!is_new)
+        user_runtime_error("duplicate inputs to JIT: inputs {} and {} share memory, use .clone()",
+                           first->second, i);
+    }
   }
 }
 
-// A view with a Param instead of its memory; what its variables are bound to goes to `values`.
-UOp signature(const Tensor& t, size_t i, VariableValues& values) {
-  const UOp base = memory_below(t);
-  const UOp memory = param(static_cast<int>(i), base.shape(), base.dtype(), base.device());
-  return take_values(substitute(t.uop(), {{base, memory}}), values);
+using Pairs = std::vector<std::pair<UOp, UOp>>;
+
+// Buffers and the Params that stand for them, numbered from `first` on.
+Pairs params_for(std::span<const UOp> buffers, size_t first = 0) {
+  Pairs out;
+  for (const UOp& b : buffers)
+    out.emplace_back(b, param(static_cast<int>(first++), b.shape(), b.dtype(), b.device()));
+  return out;
+}
+
+// A view with Params, numbered from `first` on, instead of its memory; what its variables are bound to goes to
+// `values`.
+UOp signature(const Tensor& t, size_t first, VariableValues& values) {
+  return take_values(substitute(t.uop(), params_for(memory_below(t), first)), values);
 }
 
 // "(8, 4) Shrink from (2, 0) to (4, 4) Permute to (4, 4)"
@@ -47,9 +64,9 @@ std::string view_text(const UOp& view) {
   return to_string(view_base(view).shape()) + out;
 }
 
-void check_signature(const Tensor& t, const UOp& expected, size_t i, VariableValues& values) {
+void check_signature(const Tensor& t, const UOp& expected, size_t i, size_t first, VariableValues& values) {
   const bool is_whole = t.uop().op() == Op::Buffer;
-  const UOp u = is_whole ? t.uop() : signature(t, i, values);
+  const UOp u = is_whole ? t.uop() : signature(t, first, values);
   const auto refuse = [&](std::string_view what, const std::string& got, const std::string& wanted) {
     user_runtime_error("args mismatch in JIT: input {} has {} {}, it was captured with {}", i, what, got,
                        wanted);
@@ -178,8 +195,11 @@ void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
                        FunctionRef<std::vector<Tensor>()> function) {
   Expected expected;
   expected.variables = take_values(given, expected.values);
-  for (size_t i = 0; i < inputs.size(); i++)
-    expected.inputs.push_back(signature(inputs[i], i, expected.values));
+  size_t first = 0;
+  for (const Tensor& t : inputs) {
+    expected.inputs.push_back(signature(t, first, expected.values));
+    first += memory_below(t).size();
+  }
   run(pending_writes(0));
   LiveTensors& live = LiveTensors::instance();
   const SavedTensors before;
@@ -216,16 +236,14 @@ void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
 void JitState::run_captured(const Recording& recording, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& outputs, Expected expected) {
   std::vector<UOp> bases, results;
-  for (const Tensor& t : inputs) bases.push_back(memory_below(t));
-  for (const Tensor& t : outputs)
-    if (memory_below(t).op() == Op::Buffer) results.push_back(memory_below(t));
+  for (const Tensor& t : inputs) std::ranges::copy(memory_below(t), std::back_inserter(bases));
+  const size_t n_inputs = bases.size();
+  for (const Tensor& t : outputs) std::ranges::copy(memory_below(t), std::back_inserter(results));
   Captured c{std::move(expected), {}, Graph(recording, bases, results, looked_at(outputs)), {}, {}, {}, 0};
-  std::vector<std::pair<UOp, UOp>> params;
   bases.insert(bases.end(), results.begin(), results.end());
-  for (size_t i = 0; i < bases.size(); i++)
-    params.emplace_back(bases[i],
-                        param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()));
-  for (const Tensor& t : outputs) c.outputs.push_back(take_values(substitute(t.uop(), params), c.expected.values));
+  const Pairs params = params_for(bases);
+  for (const Tensor& t : outputs)
+    c.outputs.push_back(take_values(substitute(t.uop(), params), c.expected.values));
   for (const UOp& b : c.graph.fixed()) {
     c.used.insert(b.node());
     if (c.graph.writes(b)) c.written.insert(b.node());
@@ -235,7 +253,7 @@ void JitState::run_captured(const Recording& recording, const std::vector<Tensor
   std::vector<std::shared_ptr<Buffer>> memory;
   for (const UOp& b : bases) memory.push_back(memory_of(b));
   c.graph.run(memory);
-  c.results.assign(memory.begin() + static_cast<std::ptrdiff_t>(inputs.size()), memory.end());
+  c.results.assign(memory.begin() + static_cast<std::ptrdiff_t>(n_inputs), memory.end());
   captured_ = std::make_unique<Captured>(std::move(c));
 }
 
@@ -252,9 +270,11 @@ std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UO
   std::vector<std::shared_ptr<Buffer>> memory;
   std::vector<UOp> bases;
   for (size_t i = 0; i < inputs.size(); i++) {
-    check_signature(inputs[i], expected.inputs[i], i, values);
-    bases.push_back(memory_below(inputs[i]));
-    memory.push_back(memory_of(bases.back()));
+    check_signature(inputs[i], expected.inputs[i], i, bases.size(), values);
+    for (const UOp& b : memory_below(inputs[i])) {
+      bases.push_back(b);
+      memory.push_back(memory_of(b));
+    }
   }
   const uint64_t newest = LiveTensors::instance().last_lazy_number();
   if (c.graph.writes_inputs()) {
@@ -277,10 +297,8 @@ std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UO
   for (const auto& [name, value] : values) expected.values[name] = value;
   c.graph.run(memory, expected.values);
 
-  std::vector<std::pair<UOp, UOp>> params;
-  for (size_t i = 0; i < bases.size(); i++)
-    params.emplace_back(param(static_cast<int>(i), bases[i].shape(), bases[i].dtype(), bases[i].device()),
-                        bases[i]);
+  Pairs params = params_for(bases);
+  for (auto& [buffer, param] : params) std::swap(buffer, param);
   std::vector<Tensor> out;
   for (const UOp& o : c.outputs) out.emplace_back(give_values(substitute(o, params), expected.values));
   return out;

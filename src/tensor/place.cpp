@@ -3,21 +3,43 @@
 #include "engine/realize.h"
 #include "runtime/device.h"
 #include "schedule/schedule.h"
+#include "schedule/shard.h"
 #include "tensor/promote.h"
+
+#include <algorithm>
 
 namespace lathe {
 
 std::string place(const std::string& device) {
-  return device.empty() ? default_device_name() : canonical_device_name(device);
+  if (device.empty()) return default_device_name();
+  std::vector<std::string> names = split_devices(device);
+  for (std::string& name : names) name = canonical_device_name(name);
+  for (size_t i = 1; i < names.size(); i++)
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      value_error("device {} occurs twice in \"{}\"", names[i], device);
+  return join_devices(names);
 }
 
-UOp uninitialized(const Shape& shape, DType dtype, const std::string& device) {
+UOp uninitialized(const Shape& shape, DType dtype, const std::string& device, std::optional<int> axis) {
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
-  return new_memory(shape, dtype, device);
+  const std::vector<std::string> devices = split_devices(device);
+  if (devices.size() == 1) return new_memory(shape, dtype, device);
+  Shape most;
+  for (const SInt& d : shape) most.push_back(SInt(d.vmax()));
+  Shape local = most;
+  if (axis) {
+    SInt& size = local[static_cast<size_t>(*axis)];
+    size = shard_size(size, devices.size());
+  }
+  std::vector<UOp> parts;
+  for (const std::string& d : devices) parts.push_back(new_buffer(local, dtype, d));
+  return shrink(multi(parts, axis), Shape(most.size(), SInt(0)), shape);
 }
 
 UOp stored(const UOp& value, const std::string& device) {
-  const UOp target = uninitialized(value.shape(), strong(value.dtype()), device);
+  const std::optional<int> axis = value.device() == device ? shard_axis(value) : std::nullopt;
+  const UOp target = uninitialized(value.shape(), strong(value.dtype()), device, axis);
   const UOp& buffer = strip_views(target);
   const UOp written = UOp::make(Op::After, {buffer, store(target, cast(value, target.dtype()))});
   return shrink(written, Shape(value.shape().size(), SInt(0)), value.shape());

@@ -2,15 +2,18 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <optional>
 #include <string>
 
 namespace lathe {
 
-// The canonical name of a device; the default device for "".
+// The canonical name of a device, or of several with commas between; the default device for "".
 std::string place(const std::string& device);
-// `value` written to new memory on `device` (a canonical name), lazily.
+// `value` written to new memory on `device` (a canonical name), lazily. What is in pieces there stays so.
 UOp stored(const UOp& value, const std::string& device);
-// New memory without contents; symbolic sizes get their maximum.
-UOp uninitialized(const Shape& shape, DType dtype, const std::string& device);
+// New memory without contents; symbolic sizes get their maximum. On several devices it is equal pieces along
+// `axis`, or all of it on each.
+UOp uninitialized(const Shape& shape, DType dtype, const std::string& device,
+                  std::optional<int> axis = std::nullopt);
 
 }  // namespace lathe

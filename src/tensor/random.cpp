@@ -2,6 +2,7 @@
 
 #include "tensor/place.h"
 #include "tensor/promote.h"
+#include "tensor/shard.h"
 
 #include <array>
 #include <bit>
@@ -111,10 +112,13 @@ double fan_in(const Shape& shape) {
   return n;
 }
 
-TensorOptions like(const Tensor& t, const TensorOptions& options) {
+// Numbers like a tensor; each shard draws its own.
+Tensor draw_like(const Tensor& t, const TensorOptions& options, auto draw) {
   if (!options.dtype && is_weak(t.dtype()))
     value_error("random numbers like a tensor of weak dtype {} need a dtype", dtype_text(t.dtype()));
-  return {options.dtype.value_or(t.dtype()), options.device.empty() ? t.device() : options.device};
+  return per_shard(t, options.device, [&](const Shape& shape, const std::string& where) {
+    return draw(shape, TensorOptions{options.dtype.value_or(t.dtype()), split_devices(where)[0]}).to(where);
+  });
 }
 
 }  // namespace
@@ -189,6 +193,7 @@ Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {
     value_error("rand only supports concrete float dtypes, got {}", dtype_text(dtype));
   const int64_t n = concrete_size(shape);
   const std::string device = place(options.device);
+  if (names_several(device)) user_runtime_error("rand only supports single device, got {}", device);
   if (n == 0) return constant_of(shape, 0, dtype);
   const int64_t words = (n * item_size(dtype) + 3) / 4;
   const Tensor bits = regrouped(draw_words(device, words), dtype, n);
@@ -276,7 +281,7 @@ Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
   return u.log2().div(to_float()).topk(num_samples, 1).indices;
 }
 
-Tensor Tensor::rand_like(const TensorOptions& options) const { return rand(shape(), like(*this, options)); }
-Tensor Tensor::randn_like(const TensorOptions& options) const { return randn(shape(), like(*this, options)); }
+Tensor Tensor::rand_like(const TensorOptions& options) const { return draw_like(*this, options, rand); }
+Tensor Tensor::randn_like(const TensorOptions& options) const { return draw_like(*this, options, randn); }
 
 }  // namespace lathe

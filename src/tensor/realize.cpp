@@ -168,7 +168,7 @@ void run(std::vector<UOp> roots) {
   for (const auto& [from, to] : map) realised.insert(from.node());
   std::erase_if(live, [&](const auto& s) {
     const UOp base = view_base(s.uop);
-    return base.op() == Op::Buffer || (is_outside(s) && !realised.count(base.node()));
+    return is_in_memory(base) || (is_outside(s) && !realised.count(base.node()));
   });
   replace_in(live, map);
 }
@@ -179,7 +179,9 @@ void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t a
   for (const auto& s : lazy) nodes.push_back(s.uop);
   std::unordered_set<const Node*> readers;
   for (const UOp& u : toposort(sink(nodes))) {
-    if (u.op() == Op::After && is_storage(u) && used.count(storage_root(u).node())) roots.push_back(u);
+    if (u.op() == Op::After && is_storage(u) &&
+        std::ranges::any_of(storage_parts(u), [&](const UOp& b) { return used.count(b.node()) != 0; }))
+      roots.push_back(u);
     if (written.count(u.node()) ||
         std::ranges::any_of(u.srcs(), [&](const UOp& s) { return readers.count(s.node()) != 0; }))
       readers.insert(u.node());
@@ -251,7 +253,7 @@ void Tensor::realize(std::span<const Tensor> tensors) {
   run(std::move(roots));
 }
 
-bool Tensor::is_realized() const { return view_base(uop()).op() == Op::Buffer; }
+bool Tensor::is_realized() const { return is_in_memory(view_base(uop())); }
 
 namespace {
 
@@ -286,6 +288,7 @@ std::vector<std::byte> Tensor::read(DType dtype) const {
   std::vector<std::byte> out(static_cast<size_t>(value.numel().value() * item_size(dtype)));
   if (out.empty()) return out;
   if (value.device().empty()) value = value.clone();
+  if (names_several(value.device())) value = value.to(split_devices(value.device())[0]);
   if (!has_buffer_identity(value.uop())) value = value.contiguous();
   value.realize();
   read_buffer(value.uop(), out.data(), out.size());

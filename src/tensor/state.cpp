@@ -22,8 +22,7 @@ void TensorState::stale_error() const {
 
 bool is_lazy(const UOp& u) {
   if (u.device().empty() || is_weak(u.dtype())) return false;
-  const Op base = view_base(u).op();
-  return base != Op::Buffer && base != Op::Param;
+  return !is_in_memory(view_base(u));
 }
 
 LiveTensors& LiveTensors::instance() {

@@ -80,6 +80,14 @@ class Tensor {
   Tensor contiguous_backward() const;
   Tensor to(const std::string& device) const;
   Tensor& move_to(const std::string& device);
+  // Over several devices (docs/multi_device.md): equal pieces along `axis`, or all of it on each. Constants
+  // stay without a device; with one device it is `to`. RuntimeError "multi axis uneven" where the axis does
+  // not split evenly, and for a tensor that is on several devices already.
+  Tensor shard(const std::vector<std::string>& devices, std::optional<int64_t> axis = std::nullopt) const;
+  Tensor& move_to_shards(const std::vector<std::string>& devices, std::optional<int64_t> axis = std::nullopt);
+  // Where and along what `other` is; pieces along another axis are exchanged.
+  Tensor shard_like(const Tensor& other) const;
+  std::optional<int> shard_axis() const;  // nothing where each device has all of it
 
   // ---- gradient (autograd.cpp) ----
   // Adds the gradient of this scalar (or of sum(this * gradient)) to `grad` of every live float tensor below

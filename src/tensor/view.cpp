@@ -1,8 +1,9 @@
 #include "tensor/view.h"
 
 #include "schedule/schedule.h"
+#include "schedule/shard.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -30,9 +31,15 @@ UOp view_base(const UOp& u) {
   return *at;
 }
 
+bool is_in_memory(const UOp& base) {
+  if (base.op() == Op::Multi) return std::ranges::all_of(base.srcs(), is_in_memory, view_base);
+  return base.op() == Op::Buffer || base.op() == Op::Param;
+}
+
 bool is_storage(const UOp& base) {
   switch (base.op()) {
     case Op::Buffer: return true;
+    case Op::Multi: return std::ranges::all_of(base.srcs(), is_storage, view_base);
     case Op::Param: return base.param().space == AddrSpace::Global;
     case Op::After: {
       const UOp& inner = base.src(0);  // a bound variable is the After of a Param in ALU space
@@ -49,7 +56,23 @@ UOp storage_root(const UOp& storage) {
   return *at;
 }
 
-bool has_buffer_identity(const UOp& u) { return memory_run(u).has_value(); }
+std::vector<UOp> storage_parts(const UOp& storage) {
+  const UOp root = storage_root(storage);
+  if (root.op() != Op::Multi) return {root};
+  std::vector<UOp> out;
+  for (const UOp& part : root.srcs()) out.push_back(storage_root(part));
+  return out;
+}
+
+bool has_buffer_identity(const UOp& u) {
+  if (!names_several(u.device())) return memory_run(u).has_value();
+  const UOp base = view_base(u);
+  if (!is_storage(base)) return false;
+  // What was written to the memory does not change where it lies.
+  const UOp view = apply_view(u, base, storage_root(base));
+  return std::ranges::all_of(resolve_shards({&view, 1})[0].parts,
+                             [](const UOp& part) { return memory_run(part).has_value(); });
+}
 
 bool repeats_elements(const UOp& view, const UOp& base) {
   for (UOp u = view; !(u == base); u = u.src(0))

@@ -2,16 +2,22 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <vector>
+
 namespace lathe {
 
 // The node under movement ops, Detach and Bitcast.
 UOp view_base(const UOp& u);
-// Memory, or a later state of memory: a Buffer or Param, or the After of an assignment to one.
+// Memory: a Buffer or Param, or a Multi of such.
+bool is_in_memory(const UOp& base);
+// Memory, or a later state of memory: the After of an assignment to it.
 bool is_storage(const UOp& base);
-// The Buffer or Param behind a state of memory.
+// The Buffer, Param or Multi behind a state of memory.
 UOp storage_root(const UOp& storage);
-// True for storage under views that keep its order and leave no gaps: the elements lie in memory in row-major
-// order.
+// The Buffers or Params of a state of memory, one a device.
+std::vector<UOp> storage_parts(const UOp& storage);
+// True for storage under views that keep its order and leave no gaps: the elements, those of each device, lie
+// in memory in row-major order.
 bool has_buffer_identity(const UOp& u);
 // True when two elements of the view are one element of the base.
 bool repeats_elements(const UOp& view, const UOp& base);

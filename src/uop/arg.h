@@ -46,7 +46,7 @@ struct ReduceArg {
   bool operator==(const ReduceArg&) const = default;
 };
 
-// Axis lists of Permute (a permutation) and Flip (0/1 flags).
+// Axis lists of Permute (a permutation), Flip (0/1 flags) and Multi (the axis it is split along, if any).
 struct AxesArg {
   static constexpr int kMaxRank = 23;
   int8_t n = 0;

@@ -27,6 +27,7 @@ constexpr ArgRule arg_rule(Op op) {
     case Op::Range: return {ArgKind::Range, true};
     case Op::Reduce: return {ArgKind::Reduce, true};
     case Op::Permute:
+    case Op::Multi:
     case Op::Flip: return {ArgKind::Axes, true};
     case Op::Param:
     case Op::Buffer: return {ArgKind::Param, true};
@@ -44,6 +45,7 @@ constexpr ArgRule arg_rule(Op op) {
 constexpr int min_sources(Op op) {
   if (info(op).arity >= 0) return info(op).arity;
   switch (op) {
+    case Op::Multi:
     case Op::Store: return 2;
     case Op::Call:
     case Op::After:

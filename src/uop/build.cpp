@@ -65,6 +65,30 @@ UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) 
   return make_param(Op::Param, shape, {slot, dtype, AddrSpace::Global, "", device, {}, 1, nullptr});
 }
 
+UOp multi(std::span<const UOp> parts, std::optional<int> axis) {
+  const int along = axis.value_or(0);
+  return UOp::make(Op::Multi, DType::Void, parts, AxesArg(std::span(&along, axis ? 1 : 0)));
+}
+std::optional<int> multi_axis(const UOp& multi) {
+  const auto axes = multi.arg_as<AxesArg>().span();
+  return axes.empty() ? std::nullopt : std::optional<int>(axes[0]);
+}
+
+std::vector<std::string> split_devices(const std::string& device) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= device.size();) {
+    const size_t end = std::min(device.find(',', at), device.size());
+    out.push_back(device.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+std::string join_devices(std::span<const std::string> names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ",") + name;
+  return out;
+}
+
 // ---- movement
 
 UOp reshape(const UOp& x, const Shape& s) {

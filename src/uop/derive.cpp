@@ -109,6 +109,17 @@ const UOp& called_value(const UOp& call, const Arg& number) {
   return call.src(0).src(static_cast<size_t>(n->as_int()));
 }
 
+const Shape* multi_shape(std::span<const UOp> srcs, const Arg& arg) {
+  Shape out = srcs[0].shape();
+  for (const int8_t axis : std::get<AxesArg>(arg).span()) {
+    CHECK(axis >= 0 && static_cast<size_t>(axis) < out.size(), "parts of shape {} along axis {}",
+          to_string(srcs[0].shape()), static_cast<int>(axis));
+    SInt& size = out[static_cast<size_t>(axis)];
+    size = size * SInt(static_cast<int64_t>(srcs.size()));
+  }
+  return intern_shape(out);
+}
+
 const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
   if (!arg.n_axes) return x.node()->shape;
   const Shape& in = x.shape();
@@ -163,6 +174,7 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
     case Op::Reduce: return reduce_shape(srcs[0], std::get<ReduceArg>(arg));
     case Op::Stage: return stage_shape(srcs);
     case Op::Result: return called_value(srcs[0], arg).node()->shape;
+    case Op::Multi: return multi_shape(srcs, arg);
     case Op::Stack: {
       Shape out{SInt(static_cast<int64_t>(srcs.size()))};
       if (!srcs.empty())
@@ -185,6 +197,11 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
 const std::string* derive_device(Op op, std::span<const UOp> srcs, const Arg& arg) {
   static const std::string* const none = intern_device("");
   if (op == Op::Copy) return intern_device(*std::get<DeviceArg>(arg).device);
+  if (op == Op::Multi) {
+    std::vector<std::string> names;
+    for (const UOp& s : srcs) names.push_back(s.device());
+    return intern_device(join_devices(names));
+  }
   if (const auto* p = std::get_if<ParamPtr>(&arg))
     return (*p)->device.empty() ? none : intern_device((*p)->device);
   if (op == Op::Result) return called_value(srcs[0], arg).node()->device;

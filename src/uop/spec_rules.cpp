@@ -21,7 +21,8 @@ constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  O
                                             Op::Range, Op::Special, Op::Const, Op::Reduce};
 constexpr OpSet kAccesses = {Op::Load, Op::Store}, kStorage = {Op::Param, Op::Buffer};
 constexpr OpSet kAfterTargets =
-    kMovementOps | kStorage | OpSet{Op::Contiguous, Op::Index, Op::After, Op::Bitcast, Op::Stage, Op::Copy};
+    kMovementOps | kStorage |
+    OpSet{Op::Contiguous, Op::Index, Op::After, Op::Bitcast, Op::Stage, Op::Copy, Op::Multi};
 
 bool each(std::span<const UOp> list, auto holds) { return std::all_of(list.begin(), list.end(), holds); }
 
@@ -203,6 +204,16 @@ const SpecRule kRules[] = {
     {kT, of(Op::Call), "the body of a Call is a Sink", [](U u) { return u.src(0).op() == Op::Sink; }},
     {kT, of(Op::Result), "a Result has the dtype of the value that it stands for",
      [](U u) { return u.src(0).src(0).src(static_cast<size_t>(u.value().as_i64())).dtype() == u.dtype(); }},
+    {kT, of(Op::Multi),
+     "parts have one shape and dtype, a device each, and are split along one of their axes",
+     [](U u) {
+       const auto axes = u.arg_as<AxesArg>().span();
+       if (axes.size() > 1 || (axes.size() == 1 && (axes[0] < 0 || axes[0] >= u.ndim()))) return false;
+       return each(u.srcs(), [&](U s) {
+         return s.node()->shape == u.src(0).node()->shape && s.dtype() == u.dtype() && !s.device().empty() &&
+                !names_several(s.device());
+       });
+     }},
 
     {kP, pat::kEveryOp, "no weak dtype in a program: literals are typed constants", strong_sources},
     {kP, kAluOps | OpSet{Op::Load, Op::Cast, Op::Range, Op::Special},
@@ -260,7 +271,7 @@ constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorag
                                    Op::After,  Op::Store, Op::Copy,    Op::Contiguous, Op::ContiguousBackward,
                                    Op::Detach, Op::Call,  Op::Result,  Op::Linear,     Op::Sink,
                                    Op::Group,  Op::Noop,  Op::Range,   Op::Index,      Op::Stage,
-                                   Op::End};
+                                   Op::End,    Op::Multi};
 // Late ops as well: actions and decompositions work here.
 constexpr OpSet kKernelOps = kAluOps | kStorage | kAccesses |
                              OpSet{Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack, Op::Index,

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,7 +83,7 @@ class UOp {
   inline bool has_shape() const;
   inline const Shape& shape() const;  // internal error when the node has none
   int ndim() const;
-  // "" for values without a device (constants, ranges).
+  // "" for values without a device (constants, ranges), "CPU,CPU:1" for one over several.
   inline const std::string& device() const;
   // Inclusive bounds of the value (integers and bools exact; floats as wide as needed). Cached on the node.
   const Bounds& bounds() const;
@@ -201,6 +202,14 @@ UOp new_buffer(const Shape& shape, DType dtype, const std::string& device,
 UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype = DType::WeakInt,
              int64_t multiple_of = 1);
 UOp param(int slot, const Shape& shape, DType dtype, const std::string& device = "");
+
+// A value over several devices (Op::Multi) from its part on each: equal pieces along `axis`, or all of it.
+UOp multi(std::span<const UOp> parts, std::optional<int> axis);
+std::optional<int> multi_axis(const UOp& multi);
+// Whether a device is several: names with commas between.
+inline bool names_several(const std::string& device) { return device.find(',') != std::string::npos; }
+std::vector<std::string> split_devices(const std::string& device);
+std::string join_devices(std::span<const std::string> names);
 
 // Movement. Sizes must fit; UserErrors name the shapes.
 UOp reshape(const UOp& x, const Shape& s);  // no node when the shape is the same

@@ -3,6 +3,7 @@
 #include "codegen/actions.h"
 #include "golden/golden.h"
 #include "schedule/schedule.h"
+#include "schedule/shard.h"
 #include "uop/access_bounds.h"
 #include "uop/print.h"
 #include "uop/simplify.h"
@@ -48,6 +49,9 @@ GoldenValue schedule_graph(const GoldenValue& v) {
   return out.empty() ? std::string("no kernels\n") : out;
 }
 
+// The parts of a value over several devices.
+GoldenValue parts_of(const GoldenValue& v) { return sink(resolve_shards({&std::get<UOp>(v), 1})[0].parts); }
+
 // Applies the schedule that the body carries in KernelArg::given.
 GoldenValue apply_given(const GoldenValue& v) {
   UOp body = std::get<UOp>(v);
@@ -62,6 +66,7 @@ GoldenValue to_program_order(const GoldenValue& v) { return linearize(std::get<U
 std::span<const GoldenPass> golden_passes() {
   static const GoldenPass kPasses[] = {
       {"simplify", graph_pass(simplify)},
+      {"resolve_shards", parts_of},
       {"schedule", schedule_graph},
       {"apply", apply_given},
       {"merge_ranges", graph_pass(merge_ranges)},

@@ -25,6 +25,7 @@ const std::map<std::string, std::string> kExempt = {
     {"dtype", "asks about the node"},
     {"device", "asks about the node"},
     {"numel", "asks about the node"},
+    {"shard_axis", "asks about the node"},
     {"max_shape", "asks about the node"},
     {"max_numel", "asks about the node"},
     {"element_size", "asks about the node"},

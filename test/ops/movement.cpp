@@ -143,6 +143,26 @@ Rows windows() {
             return y.move_to(x.device()) + 0;
           },
           {3, 4}, [](I i) { return i; }),
+      moved(
+          "shard", {3, 4}, [](T x) { return x.shard({x.device(), "CPU:1"}, 1).to(x.device()); }, {3, 4},
+          [](I i) { return i; }),
+      moved(
+          "shard: all of it on each", {3, 4},
+          [](T x) { return x.shard({"CPU:1", x.device()}).to(x.device()); }, {3, 4}, [](I i) { return i; }),
+      moved(
+          "shard_like", {3, 4},
+          [](T x) {
+            const Tensor y = x.shard({x.device(), "CPU:1", "CPU:2"}, 0);
+            return x.shard_like(y).shard_like(y.sum(0)).to(x.device());
+          },
+          {3, 4}, [](I i) { return i; }),
+      moved(
+          "move_to_shards", {3, 4},
+          [](T x) {
+            Tensor y = x.clone();
+            return y.move_to_shards({x.device(), "CPU:1"}, 1).to(x.device()) + 0;
+          },
+          {3, 4}, [](I i) { return i; }),
   };
 }
 

@@ -490,7 +490,7 @@ TEST_CASE("every op of the table is run, or is known to have no place in a linea
   const std::set<Op> graphs_only = {
       Op::Call,   Op::Result, Op::Linear, Op::Contiguous, Op::ContiguousBackward,
       Op::Detach, Op::Stage,  Op::Copy,   Op::Reshape,    Op::Permute,
-      Op::Expand, Op::Pad,    Op::Flip,   Op::Reduce};
+      Op::Expand, Op::Pad,    Op::Flip,   Op::Reduce,     Op::Multi};
   for (int i = 0; i < kNumOps; i++) {
     const Op op = static_cast<Op>(i);
     CAPTURE(op_name(op));
