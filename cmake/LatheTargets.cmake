@@ -8,6 +8,7 @@ function(lathe_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;LINK;BUILD" ${ARGN})
   set(target lathe_${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/runtime/mpi/")  # lathe_mpi() has these
   list(TRANSFORM ARG_DEPS PREPEND lathe_)
   if(sources)
     add_library(${target} STATIC ${sources})
@@ -41,6 +42,32 @@ function(lathe_text folder name variable file)
   configure_file("${PROJECT_SOURCE_DIR}/src/${folder}/${name}.cpp.in" "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp" @ONLY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${file}")
   target_sources(lathe_${folder} PRIVATE "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp")
+endfunction()
+
+# lathe_mpi, processes that mpirun starts, and a training program on it that runs as two of them on this machine, where
+# there is an MPI. The library is for programs built in this tree and is not installed.
+function(lathe_mpi)
+  find_package(MPI QUIET COMPONENTS C)
+  if(NOT MPI_C_FOUND)
+    message(STATUS "No MPI (libopenmpi-dev): lathe_mpi and its test are left out")
+    return()
+  endif()
+  add_library(lathe_mpi STATIC "${PROJECT_SOURCE_DIR}/src/runtime/mpi/mpi_collective.cpp")
+  target_link_libraries(lathe_mpi PUBLIC lathe_runtime PRIVATE lathe_flags MPI::MPI_C)
+  target_compile_definitions(lathe_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)  # the C API only
+  if(NOT LATHE_EXAMPLES)
+    return()
+  endif()
+  add_executable(example_mpi_training "${PROJECT_SOURCE_DIR}/examples/mpi/training.cpp")
+  target_link_libraries(example_mpi_training PRIVATE lathe::lathe lathe_mpi lathe_flags)
+  target_include_directories(example_mpi_training PRIVATE "${PROJECT_SOURCE_DIR}/examples")
+  set_target_properties(example_mpi_training PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+  if(LATHE_TESTS)
+    set(loopback --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo)
+    add_test(NAME examples/mpi_training COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 --allow-run-as-root
+                                                --oversubscribe ${loopback} $<TARGET_FILE:example_mpi_training> --check)
+    lathe_test_properties(examples/mpi_training examples)
+  endif()
 endfunction()
 
 # lathe::lathe is everything; with it go the installation and the package that find_package(lathe) reads.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -85,7 +86,7 @@ inline bool expect(bool holds, const char* what) {
 }
 
 // The main of an example: 0 done, 1 it failed, 2 wrong usage.
-inline int run(int argc, char** argv, const char* help, int (*example)(const Options&)) {
+inline int run(int argc, char** argv, const char* help, const std::function<int(const Options&)>& example) {
   try {
     const Options options(argc, argv, help);
     if (options.has("--help")) {

@@ -18,6 +18,7 @@
 #include "formats/tensor_file.h"
 #include "formats/tensor_index.h"
 #include "formats/torch.h"
+#include "nn/data_parallel.h"
 #include "nn/datasets.h"
 #include "nn/layers.h"
 #include "nn/lr_schedule.h"

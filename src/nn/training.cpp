@@ -9,14 +9,14 @@ bool is_in(const std::vector<Tensor>& list, const Tensor& t) {
   return std::any_of(list.begin(), list.end(), [&](const Tensor& other) { return other.is_same(t); });
 }
 
+}  // namespace
+
 std::vector<Tensor> with_gradient(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> out;
   for (const Tensor& t : tensors)
     if (t.is_param() && t.grad() && !is_in(out, t)) out.push_back(t);
   return out;
 }
-
-}  // namespace
 
 std::vector<Tensor> gradients(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> out;

@@ -19,7 +19,9 @@ class [[nodiscard]] TrainingScope {
   KnobScope scope_;
 };
 
-// The gradients of the parameters. `Tensor::realize(gradients(tensors))` between micro-batches keeps their
+// The parameters that have a gradient, each once.
+std::vector<Tensor> with_gradient(const std::vector<Tensor>& tensors);
+// Their gradients. `Tensor::realize(gradients(tensors))` between micro-batches keeps their
 // graphs from adding up.
 std::vector<Tensor> gradients(const std::vector<Tensor>& tensors);
 
