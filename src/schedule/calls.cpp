@@ -58,7 +58,8 @@ UOp lower_calls(const UOp& graph) {
       std::vector<UOp>& all = values[u.src(0).node()];
       if (all.empty()) {
         const UOp made = done.of(u.src(0));
-        const bool stays = made.arg_as<CallPtr>()->precompile && !made.src(0).device().empty();
+        const std::string& where = made.src(0).device();
+        const bool stays = made.arg_as<CallPtr>()->precompile && !where.empty() && !names_several(where);
         all = stays ? in_memory(made) : inlined(made);
       }
       return all[static_cast<size_t>(u.value().as_i64())];

@@ -42,8 +42,8 @@ class Outside {
  public:
   Outside() : states_(LiveTensors::instance().all()) {
     std::vector<UOp> nodes;
-    for (const auto& s : states_) nodes_.push_back(s->uop);
-    for (const UOp& u : toposort(sink(nodes_)))
+    for (const LiveTensor& s : states_) nodes.push_back(s.uop);
+    for (const UOp& u : toposort(sink(nodes)))
       if (is_storage(u)) memory_.insert(u.node());
   }
   // What was there, and what came from the host since.
@@ -53,31 +53,30 @@ class Outside {
   // Memory of outside that tensors say was assigned, with its last states; all tensors are as before again.
   std::vector<std::pair<UOp, UOp>> undo_assignments() const {
     std::vector<std::pair<UOp, UOp>> out;
-    for (const auto& s : LiveTensors::instance().all()) {
-      const UOp last = view_base(s->uop);
+    for (const LiveTensor& s : LiveTensors::instance().all()) {
+      const UOp last = view_base(s.uop);
       UOp known = last;
       while (known.op() == Op::After && !has(known)) known = known.src(0);
       if (known == last || !has(known)) continue;
       if (std::ranges::find(out, known, &std::pair<UOp, UOp>::first) == out.end())
         out.emplace_back(known, last);
-      LiveTensors::instance().set(*s, substitute(s->uop, {{last, known}}));
+      LiveTensors::instance().set(*s.state, substitute(s.uop, {{last, known}}));
     }
     return out;
   }
   // Undoes the rest; tells whether there was any.
   bool restore() const {
     bool any = false;
-    for (size_t i = 0; i < states_.size(); i++) {
-      if (states_[i]->uop == nodes_[i]) continue;
+    for (const LiveTensor& s : states_) {
+      if (s->uop == s.uop) continue;
       any = true;
-      LiveTensors::instance().set(*states_[i], nodes_[i]);
+      LiveTensors::instance().set(*s.state, s.uop);
     }
     return any;
   }
 
  private:
-  std::vector<std::shared_ptr<TensorState>> states_;
-  std::vector<UOp> nodes_;
+  std::vector<LiveTensor> states_;
   MemoryNodes memory_;
 };
 
