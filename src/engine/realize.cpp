@@ -30,8 +30,7 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   const auto lock = lock_engine();
   const double start = now_seconds();
   VariableValues values;
-  const UOp graph = take_values(sink(roots), values);
-  Schedule schedule = cached_schedule(graph.srcs());
+  Schedule schedule = cached_schedule(roots, values);
   count([](Counters& c) { c.schedules++; });
   if (knob(Knob::DEBUG) >= 1 && !schedule.kernels.empty())
     debug_line("scheduled {} kernels in {:.2f} ms{}", schedule.kernels.size(), (now_seconds() - start) * 1e3,
@@ -49,8 +48,7 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
     run_launches(std::move(launches), std::exchange(schedule.arenas, {}));
   }
   std::vector<Becomes> out;
-  for (const auto& [from, to] : schedule.becomes)
-    out.push_back({give_values(from, values), give_values(to, values)});
+  for (auto& [from, to] : schedule.becomes) out.push_back({std::move(from), std::move(to)});
   return out;
 }
 

@@ -15,6 +15,7 @@ struct Structure {
   std::vector<UOp> order;
   std::vector<UOp> buffers;
   Hash128 hash;
+  bool has_values = false;  // of variables
 };
 
 // What kernels do not depend on.
@@ -36,6 +37,7 @@ Structure structure_of(std::span<const UOp> roots) {
   for (uint32_t i = 0; i < out.order.size(); i++) {
     const UOp& u = out.order[i];
     position.try_emplace(u.node(), i);
+    out.has_values = out.has_values || is_bound_variable(u);
     words.assign({static_cast<uint64_t>(u.op()), static_cast<uint64_t>(u.dtype())});
     if (u.op() == Op::Buffer) {
       words.push_back(out.buffers.size());
@@ -115,17 +117,28 @@ Schedule instantiate(const Template& t, const Structure& s) {
   return out;
 }
 
+// The schedule of a graph without values, for the graph with them.
+Schedule with_values(Schedule s, const VariableValues& values) {
+  for (auto& [from, to] : s.becomes) {
+    from = give_values(from, values);
+    to = give_values(to, values);
+  }
+  return s;
+}
+
 bool last_was_hit = false;
 
 }  // namespace
 
 bool schedule_cache_hit() { return last_was_hit; }
 
-Schedule cached_schedule(std::span<const UOp> roots) {
+Schedule cached_schedule(std::span<const UOp> roots, VariableValues& values) {
   last_was_hit = false;
-  if (!knob(Knob::SCACHE)) return make_schedule(roots);
+  if (!knob(Knob::SCACHE)) return with_values(make_schedule(take_values(sink(roots), values).srcs()), values);
   static auto* const cache = new std::unordered_map<Hash128, Template>;  // leaked: nodes outlive statics
   const Structure s = structure_of(roots);
+  if (s.has_values)
+    return with_values(cached_schedule(take_values(sink(roots), values).srcs(), values), values);
   const auto it = cache->find(s.hash);
   last_was_hit = it != cache->end();
   return instantiate(

@@ -155,7 +155,7 @@ void check_values(const Recording& recording, const std::vector<Tensor>& outputs
 // Of a call, without values.
 struct JitState::Expected {
   std::vector<UOp> inputs;  // over Params
-  UOp variables;            // a Stack of those among the arguments
+  UOp variables;            // a Stack of those among the arguments, null where there are none
   VariableValues values;    // of the last call
 };
 
@@ -182,9 +182,10 @@ std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inp
   }
   Tensor::realize(inputs);
   check_inputs(inputs);
-  if (captured_) return replay(inputs, stack(variables));
+  const UOp given = variables.empty() ? UOp() : stack(variables);
+  if (captured_) return replay(inputs, given);
   if (has_run_)
-    capture(inputs, stack(variables), function);
+    capture(inputs, given, function);
   else
     Tensor::realize(function());
   has_run_ = true;
@@ -194,7 +195,7 @@ std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inp
 void JitState::capture(const std::vector<Tensor>& inputs, const UOp& given,
                        FunctionRef<std::vector<Tensor>()> function) {
   Expected expected;
-  expected.variables = take_values(given, expected.values);
+  if (given) expected.variables = take_values(given, expected.values);
   size_t first = 0;
   for (const Tensor& t : inputs) {
     expected.inputs.push_back(signature(t, first, expected.values));
@@ -257,16 +258,17 @@ void JitState::run_captured(const Recording& recording, const std::vector<Tensor
   captured_ = std::make_unique<Captured>(std::move(c));
 }
 
-std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UOp& variables) {
+std::vector<Tensor> JitState::replay(const std::vector<Tensor>& inputs, const UOp& given) {
   Captured& c = *captured_;
   Expected& expected = c.expected;
   if (inputs.size() != expected.inputs.size())
     user_runtime_error("args mismatch in JIT: {} tensors, it was captured with {}", inputs.size(),
                        expected.inputs.size());
   VariableValues values;
-  if (const UOp given = take_values(variables, values); !(given == expected.variables))
+  if (const UOp variables = given ? take_values(given, values) : given; !(variables == expected.variables))
     user_runtime_error("args mismatch in JIT: Variables {}, it was captured with {} and their bounds",
-                       expression(given), expression(expected.variables));
+                       variables ? expression(variables) : "{}",
+                       expected.variables ? expression(expected.variables) : "{}");
   std::vector<std::shared_ptr<Buffer>> memory;
   std::vector<UOp> bases;
   for (size_t i = 0; i < inputs.size(); i++) {

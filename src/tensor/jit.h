@@ -40,7 +40,7 @@ class JitState {
   // The first run of what was recorded.
   void run_captured(const Recording& recording, const std::vector<Tensor>& inputs,
                     const std::vector<Tensor>& outputs, Expected expected);
-  std::vector<Tensor> replay(const std::vector<Tensor>& inputs, const UOp& variables);
+  std::vector<Tensor> replay(const std::vector<Tensor>& inputs, const UOp& given);
 
   bool has_run_ = false;
   std::unique_ptr<Captured> captured_;
