@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxUpcast = 16;
 constexpr int kMaxUnroll = 32;
 constexpr int kMaxLanes = 128;
+constexpr int kMaxShares = 64;  // each work item folds them all
 
 [[noreturn]] void illegal(const Action& a, const char* why) {
   user_runtime_error("{}: {}", print_actions({&a, 1}), why);
@@ -46,6 +47,21 @@ void check_vector(const UOp& body, const UOp& r, const Action& a) {
       if (u.op() != Op::Reduce && u.op() != Op::End) continue;
       if (is_open(u.src(0), r) && is_open(u.src(0), other)) illegal(a, "a loop nest has one vector axis");
     }
+  }
+}
+
+// Work items that share a reduction share all of it, and their number is the same for all reductions.
+void check_shares(const UOp& body, const Action& a, int64_t amount) {
+  const auto is_shared = [](const UOp& r) {
+    return r.op() == Op::Range && r.range().type == AxisType::GroupReduce;
+  };
+  for (const UOp& u : toposort(body)) {
+    if (is_shared(u) && u.src(0).value().as_i64() != amount)
+      illegal(a, "another reduction is shared by another number of work items");
+    if (u.op() != Op::Reduce) continue;
+    const auto own = std::ranges::count_if(u.srcs().subspan(1), is_shared);
+    if (own > 1) illegal(a, "the reduction is shared already");
+    if (own && open_axis(u, AxisType::GroupReduce)) illegal(a, "the reduction is part of a shared one");
   }
 }
 
@@ -146,11 +162,21 @@ UOp apply_action(const UOp& body, const Action& a) {
       for (const UOp& o : axes)
         if (o.range().type == AxisType::Thread) illegal(a, "the kernel has a thread axis");
       return record(split_axis(body, r, amount, AxisType::Thread, false), a);
+    case ActionKind::Local:
+      if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
+      return record(split_axis(body, r, amount, AxisType::Local, true), a);
+    case ActionKind::Group: {
+      if (type != AxisType::Reduce) illegal(a, "not a reduction loop");
+      if (amount > kMaxShares) illegal(a, "more than 64");
+      const UOp shared = split_axis(body, r, amount, AxisType::GroupReduce, true);
+      check_shares(shared, a, amount);
+      return record(shared, a);
+    }
     case ActionKind::Tile:
       if (!is_output(type) && type != AxisType::Reduce) illegal(a, "not a plain loop");
       if (amount == size) illegal(a, "the tile is the whole axis");
       return record(split_axis(body, r, amount, type, true), a);
-    default: illegal(a, "the target has no such axis");
+    default: illegal(a, "there is no such action");
   }
 }
 

@@ -4,6 +4,8 @@
 //   Unroll(axis, n)   the same inside a reduction
 //   Vector(axis, n)   n iterations of an axis become the lanes of vectors; one such axis a loop nest
 //   Thread(axis, n)   an output axis in n parts that may run on several threads
+//   Local(axis, n)    n iterations of an output axis are work items of one group
+//   Group(axis, n)    a reduction in n parts, each the share of a work item; the group folds them at the end
 //   Tile(axis, n)     split an axis into an outer and an inner loop of n
 //   Swap(axis, other) exchange two output loops
 //   Stage(load, 0)    a load reads from a contiguous scratch copy (stage.h)

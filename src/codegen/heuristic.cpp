@@ -45,6 +45,7 @@ class Heuristic {
 
   UOp run() {
     refresh();
+    if (target_.work_groups) return run_on_work_groups();
     choose_vector();
     choose_tile();
     unroll_reductions();
@@ -55,6 +56,69 @@ class Heuristic {
   }
 
  private:
+  // Work items hide latency by their number: few outputs share reductions, and only many are worth tiles.
+  UOp run_on_work_groups() {
+    constexpr int64_t kFew = 2048, kPerTile = 32;
+    const int64_t outputs = n_outputs();
+    if (outputs <= kFew && share_reductions()) return body_;
+    if (outputs >= kFew) choose_vector();
+    if (outputs >= kFew * kPerTile) choose_tile();
+    unroll_reductions();
+    choose_items();
+    return body_;
+  }
+
+  int64_t n_outputs() const {
+    int64_t n = 1;
+    for (const UOp& r : axes_)
+      if (is_output(r)) n *= std::max<int64_t>(1, size_of(r));
+    return n;
+  }
+
+  // The work items of a group divide reductions that 16 divides, the longest loop of each.
+  bool share_reductions() {
+    constexpr int64_t kItems = 16;
+    bool is_shared = false;
+    for (;;) {
+      const UOp* longest = nullptr;
+      for (const UOp& r : axes_)
+        if (is_reduce(r) && size_of(r) % kItems == 0 && size_of(r) > 0 && !in_nested_reduce(r) &&
+            !is_shared_with_others(r) && (!longest || size_of(r) > size_of(*longest)))
+          longest = &r;
+      if (!longest) return is_shared;
+      apply(ActionKind::Group, longest->range().id, kItems);
+      is_shared = true;
+    }
+  }
+  // Whether a reduction over `r` is over an axis of work items already.
+  bool is_shared_with_others(const UOp& r) const {
+    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
+      const auto of_group = [](const UOp& s) {
+        return s.op() == Op::Range && s.range().type == AxisType::GroupReduce;
+      };
+      return u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end() &&
+             std::ranges::any_of(u.srcs(), of_group);
+    });
+  }
+
+  // Up to three output loops give work items, the innermost first: neighbours read neighbours.
+  void choose_items() {
+    constexpr int64_t kItems = 128;
+    int64_t left = std::min(kItems, target_.work_groups->group_items);
+    std::vector<int> loops;
+    for (const UOp& r : axes_)
+      if (is_output(r)) loops.push_back(r.range().id);
+    for (size_t k = loops.size(), chosen = 0; k-- > 0 && chosen < 3;) {
+      const int64_t most = std::min(left, target_.work_groups->items[chosen]);
+      const int64_t n = divisor(size_of(axes_[static_cast<size_t>(position(loops[k]))]),
+                                std::min<int64_t>(most, chosen == 0 ? 32 : 16));
+      if (!n) continue;
+      apply(ActionKind::Local, loops[k], n);
+      left /= n;
+      chosen++;
+    }
+  }
+
   void refresh() {
     axes_ = kernel_axes(body_);
     accesses_ = kernel_accesses(body_);
@@ -120,7 +184,8 @@ class Heuristic {
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / widest);
     const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
     const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
-    if (!n) return;
+    // Work items that load lane by lane gain nothing from vectors.
+    if (!n || (target_.work_groups && (n & (n - 1)))) return;
     lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
     on_reduce_ = is_reduce(*best);
     vector_loop_ = apply(ActionKind::Vector, best->range().id, n);
@@ -248,6 +313,7 @@ UOp optimise(const UOp& body, const Target& target) {
   if (const auto& given = body.arg_as<KernelPtr>()->given) {
     UOp out = body;
     for (const Action& a : *given) out = apply_action(out, a);
+    check_work_groups(out, target);
     return out;
   }
   if (knob(Knob::NOOPT)) return body;

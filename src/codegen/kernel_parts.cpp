@@ -47,19 +47,19 @@ UOp close_loops(const UOp& effect, std::span<const UOp> loops) {
   return loops.empty() ? effect : UOp::make(Op::End, DType::Void, joined(effect, loops));
 }
 
-UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name) {
+UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name, AddrSpace space) {
   auto arg = std::make_shared<ParamArg>();
   arg->slot = slot;
   arg->dtype = dtype;
-  arg->space = AddrSpace::Reg;
+  arg->space = space;
   arg->name = std::move(name);
   return UOp::make(Op::Buffer, {shape_node({SInt(n)})}, ParamPtr(std::move(arg)));
 }
 
-UOp first_elements(const UOp& memory, int64_t lanes, const UOp& zero) {
-  if (!lanes) return index(memory, zero);
+UOp elements_from(const UOp& memory, int64_t lanes, const UOp& first) {
+  if (!lanes) return index(memory, first);
   const UOp n = constant(Scalar(lanes));
-  return UOp::make(Op::Shrink, {memory, stack({&zero, 1}), stack({&n, 1})});
+  return UOp::make(Op::Shrink, {memory, stack({&first, 1}), stack({&n, 1})});
 }
 
 UOp fold_lanes(Op op, UOp v) {

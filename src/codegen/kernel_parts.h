@@ -19,10 +19,11 @@ double trips_of(const UOp& u);
 UOp after(const UOp& x, std::span<const UOp> deps);
 // `effect` inside `loops`; the effect itself where there are none.
 UOp close_loops(const UOp& effect, std::span<const UOp> loops);
-// Scratch private to a thread, of n elements.
-UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name = {});
-// Address of the first `lanes` elements of `memory`, of its first element for 0; `zero` gives the index type.
-UOp first_elements(const UOp& memory, int64_t lanes, const UOp& zero);
+// Scratch private to a thread, or of a work group, of n elements.
+UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name = {},
+                   AddrSpace space = AddrSpace::Reg);
+// Address of `lanes` elements of `memory` from element `first` on; of that element for 0.
+UOp elements_from(const UOp& memory, int64_t lanes, const UOp& first);
 // Folds the lanes of a vector pairwise: halves while even, then lane by lane.
 UOp fold_lanes(Op op, UOp v);
 // Starting value of a reduction.

@@ -39,6 +39,7 @@ UOp try_accesses(const UOp& body, const Target&) {
 constexpr Pass kPasses[] = {
     {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); },
      SpecLevel::Kernel},
+    {"to_work_groups", to_work_groups, SpecLevel::Kernel},
     {"expand_upcasts", [](const UOp& u, const Target&) { return expand_upcasts(u); }, SpecLevel::Kernel},
     // Copies have constants where they had ranges, so indices fold again.
     {"simplify", [](const UOp& u, const Target&) { return simplify_gates(simplify(u)); }, SpecLevel::Kernel},
@@ -67,6 +68,8 @@ Color axis_color(AxisType t) {
     case AxisType::Vector: return Color::Cyan;
     case AxisType::Reduce: return Color::Red;
     case AxisType::Unroll: return Color::Magenta;
+    case AxisType::Local: return Color::Cyan;
+    case AxisType::GroupReduce: return Color::Green;
     default: return Color::White;
   }
 }
@@ -76,7 +79,8 @@ Color axis_color(AxisType t) {
 void name_kernel(const UOp& body, LoweredKernel& out) {
   const std::vector<UOp> axes = kernel_axes(body);
   const bool reduces = std::any_of(axes.begin(), axes.end(), [](const UOp& r) {
-    return r.range().type == AxisType::Reduce || r.range().type == AxisType::Unroll;
+    return r.range().type == AxisType::Reduce || r.range().type == AxisType::Unroll ||
+           r.range().type == AxisType::GroupReduce;
   });
   out.name = out.colored_name = reduces ? "r" : "e";
   for (const UOp& r : axes) {
@@ -109,6 +113,7 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   prove_accesses(body, target);
   const UOp lowered = run_passes(optimised, target, kPasses);
   out.linear = linearize(lowered);
+  check_local_memory(out.linear, target);
   traced.finish(lowered);
   if (knob(Knob::SPEC)) verify(out.linear, "linearize");
   return out;

@@ -1,6 +1,7 @@
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
+#include "renderer/renderer.h"
 
 #include <algorithm>
 #include <map>
@@ -12,19 +13,20 @@ namespace {
 std::vector<UOp> of_type(std::span<const UOp> ranges, AxisType t) {
   std::vector<UOp> out;
   for (const UOp& r : ranges)
-    if (r.range().type == t) out.push_back(r);
+    if (r.op() == Op::Range && r.range().type == t) out.push_back(r);
   return out;
 }
 
 // Accumulators of one lane are scalars.
-UOp address(const UOp& acc, int64_t lanes) {
-  return first_elements(acc, lanes == 1 ? 0 : lanes, constant(0));
+UOp address(const UOp& acc, int64_t lanes, const UOp& first = constant(0)) {
+  return elements_from(acc, lanes == 1 ? 0 : lanes, first);
 }
 
 class ReduceLowering {
  public:
   UOp run(UOp body) {
     next_id_ = next_range_id(body);
+    find_rows(body);
     for (;;) {
       const std::vector<UOp> reduces = outermost_reduces(body);
       if (reduces.empty()) return body;
@@ -36,6 +38,13 @@ class ReduceLowering {
   // Members share loops, outer ranges and vector shape.
   struct Group {
     std::vector<UOp> members;
+  };
+
+  struct Accumulator {
+    UOp buffer;
+    int64_t lanes = 1;
+    bool fold = false;  // the lanes are part of this reduction
+    UOp value;          // the result; from `accumulate` only where no loop and no memory is needed
   };
 
   // From the outside in: unrolled steps of an outer reduction then hold copies of an inner Reduce, which
@@ -88,25 +97,60 @@ class ReduceLowering {
       const UOp value = fresh.empty() ? m.src(0) : change_ranges(m.src(0), fresh);
       accs.push_back(accumulate(m, value, loops, unrolls, steps));
     }
-    if (steps.empty()) {
-      for (size_t i = 0; i < accs.size(); i++) map.emplace_back(g.members[i], accs[i].value);
-      return;
+    if (!steps.empty()) {
+      UOp done = steps.size() == 1 ? steps[0] : UOp::make(Op::Group, DType::Void, steps);
+      done = close_loops(done, loops);
+      for (size_t i = 0; i < accs.size(); i++) {
+        UOp v = load(address(after(accs[i].buffer, {&done, 1}), accs[i].lanes));
+        if (accs[i].fold) v = fold_lanes(g.members[i].arg_as<ReduceArg>().op, v);
+        accs[i].value = v;
+      }
     }
-    UOp done = steps.size() == 1 ? steps[0] : UOp::make(Op::Group, DType::Void, steps);
-    done = close_loops(done, loops);
-    for (size_t i = 0; i < accs.size(); i++) {
-      UOp v = load(address(after(accs[i].buffer, {&done, 1}), accs[i].lanes));
-      if (accs[i].fold) v = fold_lanes(g.members[i].arg_as<ReduceArg>().op, v);
-      map.emplace_back(g.members[i], v);
+    const auto lane = std::ranges::find(ranges, Op::Special, &UOp::op);
+    if (lane != ranges.end()) share(g, *lane, accs);
+    for (size_t i = 0; i < accs.size(); i++) map.emplace_back(g.members[i], accs[i].value);
+  }
+
+  // The work items of a group in rows of those that share reductions: which row this one is in.
+  void find_rows(const UOp& body) {
+    row_ = constant(0);
+    for (const UOp& u : toposort(body)) {
+      if (u.op() != Op::Special) continue;
+      const std::string& name = *u.arg_as<TextArg>().text;
+      if (name != "lidx1" && name != "lidx2") continue;
+      row_ = row_ * launch_extent(u) + u;
+      n_rows_ *= launch_extent(u);
     }
   }
 
-  struct Accumulator {
-    UOp buffer;
-    int64_t lanes = 1;
-    bool fold = false;  // the lanes are part of this reduction
-    UOp value;          // the result, where no loop and no memory is needed
-  };
+  // The value of each accumulator becomes that of all work items in the row.
+  void share(const Group& g, const UOp& lane, std::vector<Accumulator>& accs) {
+    const int64_t n = launch_extent(lane);
+    // Inside a loop, all have to be done with what the step before left.
+    std::vector<UOp> outer, stores, buffers;
+    for (const Node* r : g.members[0].ranges())
+      if (UOp(r).range().type != AxisType::Vector) outer.emplace_back(r);
+    if (!outer.empty()) outer.push_back(UOp::make(Op::Barrier, DType::Void, outer));
+    const auto place = [&](const UOp& buffer, int64_t lanes, const UOp& item) {
+      return address(buffer, lanes, (row_ * n + item) * lanes);
+    };
+    for (const Accumulator& acc : accs) {
+      const int64_t lanes = acc.fold ? 1 : acc.lanes;
+      buffers.push_back(
+          scratch_buffer(next_register_++, acc.value.dtype(), n_rows_ * n * lanes, {}, AddrSpace::Local));
+      stores.push_back(store(place(after(buffers.back(), outer), lanes, lane), acc.value));
+    }
+    const UOp met = UOp::make(Op::Barrier, DType::Void, stores);
+    for (size_t i = 0; i < accs.size(); i++) {
+      const int64_t lanes = accs[i].fold ? 1 : accs[i].lanes;
+      UOp all;
+      for (int64_t k = 0; k < n; k++) {
+        const UOp part = load(place(after(buffers[i], {&met, 1}), lanes, constant(Scalar(k))));
+        all = all ? alu(g.members[i].arg_as<ReduceArg>().op, {all, part}) : part;
+      }
+      accs[i].value = all;
+    }
+  }
 
   Accumulator accumulate(const UOp& m, const UOp& value, const std::vector<UOp>& loops,
                          const std::vector<UOp>& unrolls, std::vector<UOp>& steps) {
@@ -158,6 +202,8 @@ class ReduceLowering {
   std::unordered_set<UOp> opened_;
   int next_id_ = 0;
   int next_register_ = 0;
+  UOp row_;
+  int64_t n_rows_ = 1;
 };
 
 }  // namespace

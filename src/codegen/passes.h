@@ -36,6 +36,17 @@ UOp merge_ranges(const UOp& body);
 // is applied as it is.
 UOp optimise(const UOp& body, const Target& target);
 
+// For a target with work groups: output loops become places in a launch ("gidx0" … and "lidx0" …, folded to
+// three dimensions within the target's limits), Local axes work items of a group. The work items of a
+// GroupReduce axis compute the same output: a Reduce over it names their Special "lidx0" instead of the
+// Range, and the first of them stores. A loop that has no constant size or finds no place stays one, as do
+// the plain loops of a kernel with several effects or with an After. Shown by
+// test/golden/codegen/work_groups.txt.
+UOp to_work_groups(const UOp& body, const Target& target);
+// UserError where the axes of a body, or the memory of a program, are more than the target has.
+void check_work_groups(const UOp& body, const Target& target);
+void check_local_memory(std::span<const UOp> linear, const Target& target);
+
 // After this pass no Upcast range is left: each End over them holds a Group with one effect for every
 // combination of their values. Shown by test/golden/codegen/expand.txt.
 UOp expand_upcasts(const UOp& body);
@@ -48,7 +59,8 @@ UOp move_gates(const UOp& sink, const Target& target);
 
 // After this pass no Reduce is left. Each keeps its running value in a Reg Buffer; reductions over the same
 // ranges in the same place share one loop, Unroll ranges become a chain inside it and a Vector range becomes
-// lanes that are folded after it. Shown by test/golden/codegen/lower_reduce.txt.
+// lanes that are folded after it. Work items that share a Reduce leave their parts in Local memory, meet at a
+// Barrier and fold all parts each. Shown by test/golden/codegen/lower_reduce.txt.
 UOp lower_reduces(const UOp& body);
 
 // After this pass no Vector range is left: what depended on it has shape (n,). Accesses that move by one

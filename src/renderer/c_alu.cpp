@@ -35,7 +35,7 @@ std::string CWriter::function_alu(const UOp& u, int64_t n) {
 // ---- scalars
 
 void CWriter::alu(const UOp& u) {
-  if (!target_.native_ops.contains(u.op())) cannot_render(u, kLanguage);
+  if (!target_.native_ops.contains(u.op())) cannot_render(u, dialect_.language);
   check_operands(u);
   const int64_t n = lanes_of(u);
   define(u, n ? vector_alu(u, n) : scalar_alu(u), true);
@@ -50,7 +50,7 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
     if (u.op() == Op::Add || u.op() == Op::Max) return {fmt::format("({}|{})", a, b)};
     if (u.op() == Op::Mul) return {fmt::format("({}&{})", a, b)};
     if (u.op() != Op::Xor && u.op() != Op::Or && u.op() != Op::And && u.op() != Op::Where)
-      cannot_render(u, kLanguage);
+      cannot_render(u, dialect_.language);
     return {spelled(u, a, b, c), u.op()};
   }
   if (u.op() == Op::Reciprocal) return {fmt::format("({}/{})", float_literal(d, 1.0), a)};
@@ -62,7 +62,7 @@ CWriter::Value CWriter::scalar_alu(const UOp& u) {
   // Signed overflow is undefined and narrow operands become int: wrap in an unsigned type, then come back.
   const std::string t = scalar_type(d);
   if (!wraps) return {fmt::format("(({}){})", t, spelled(u, a, b, c))};
-  const std::string wide = bit_width(d) == 64 ? "uint64_t" : "uint32_t";
+  const std::string wide = dialect_.scalar_name({'u', std::max(bit_width(d), 32)});
   const auto unsign = [&](const std::string& x) { return x.empty() ? x : fmt::format("({}){}", wide, x); };
   return {fmt::format("(({}){})", t, spelled(u, unsign(a), u.op() == Op::Shl ? b : unsign(b), unsign(c)))};
 }
@@ -89,9 +89,8 @@ CWriter::Value CWriter::vector_alu(const UOp& u, int64_t n) {
   if (is_bool(d) && is_bool(from)) return vector_bool(u, n);
   if (is_bool(d)) {
     const int bits = register_element(from).bits;
-    return {fmt::format("(({}){})", helpers_.vector_type({'i', bits}, n),
-                        spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), "")),
-            Op::Noop, bits};
+    return {reinterpret(spelled(u, lanes(u.src(0), n), lanes(u.src(1), n), ""), {'i', bits}, n), Op::Noop,
+            bits};
   }
   if (const std::string call = function_alu(u, n); !call.empty()) return {call};
   if (is_int(d)) return vector_int(u, n);
@@ -107,7 +106,7 @@ CWriter::Value CWriter::vector_bool(const UOp& u, int64_t n) {
   int bits = 0;
   for (const UOp& s : u.srcs())
     if (lanes_of(s)) bits = std::max(bits, value(s).mask_bits);
-  if (u.n_srcs() != 2) cannot_render(u, kLanguage);
+  if (u.n_srcs() != 2) cannot_render(u, dialect_.language);
   const std::string a = lanes(u.src(0), n, bits), b = lanes(u.src(1), n, bits);
   const auto mask = [&](const char* form) {
     return Value{fmt::format(fmt::runtime(form), a, b), Op::Noop, bits};
@@ -122,7 +121,7 @@ CWriter::Value CWriter::vector_bool(const UOp& u, int64_t n) {
     case Op::CmpNe: return mask("({}^{})");
     case Op::CmpEq: return mask("(~({}^{}))");
     case Op::CmpLt: return mask("(~{}&{})");
-    default: cannot_render(u, kLanguage);
+    default: cannot_render(u, dialect_.language);
   }
 }
 
@@ -152,11 +151,9 @@ CWriter::Value CWriter::cast_value(const UOp& u) {
 std::string CWriter::scalar_cast(const std::string& x, DType from, DType to) {
   if (from == to) return x;
   if (is_bool(to)) return fmt::format("({}!=0)", x);
-  const char* via = !is_float(from) || !is_int(to) ? ""
-                    : bit_width(to) < 32           ? "(int32_t)"
-                    : to == DType::UInt32          ? "(int64_t)"
-                                                   : "";
-  return fmt::format("(({}){}{})", scalar_type(to), via, x);
+  const int via = !is_float(from) || !is_int(to) ? 0 : bit_width(to) < 32 ? 32 : to == DType::UInt32 ? 64 : 0;
+  return fmt::format("(({}){}{})", scalar_type(to),
+                     via ? fmt::format("({})", dialect_.scalar_name({'i', via})) : "", x);
 }
 
 CWriter::Value CWriter::vector_cast(const UOp& u, int64_t n) {
@@ -170,7 +167,7 @@ CWriter::Value CWriter::vector_cast(const UOp& u, int64_t n) {
   }
   if (is_bool(to)) {
     const int bits = register_element(from).bits;
-    return {fmt::format("(({})({}!=0))", helpers_.vector_type({'i', bits}, n), x.text), Op::Noop, bits};
+    return {reinterpret(fmt::format("({}!=0)", x.text), {'i', bits}, n), Op::Noop, bits};
   }
   const CElement f = register_element(from);
   CElement via = e;
@@ -187,7 +184,7 @@ CWriter::Value CWriter::bitcast_value(const UOp& u) {
       if (is_bool(from))
         return {convert(fmt::format("({}&1)", value(u.src(0)).text), {'i', value(u.src(0)).mask_bits},
                         register_element(to), n)};
-      return {fmt::format("(({})({}!=0))", helpers_.vector_type({'i', 8}, n), scalar(u.src(0))), Op::Noop, 8};
+      return {reinterpret(fmt::format("({}!=0)", scalar(u.src(0))), {'i', 8}, n), Op::Noop, 8};
     }
     return {scalar_cast(scalar(u.src(0)), from, to)};
   }
@@ -197,7 +194,8 @@ CWriter::Value CWriter::bitcast_value(const UOp& u) {
     CHECK(m * t.bits == n * f.bits && (n == m || (n == padded_lanes(n) && m == padded_lanes(m))),
           "bitcast of {} lanes to {}", n, m);
   if (f == t) return {x};
-  if (n || (f.kind != 'f' && t.kind != 'f')) return {fmt::format("(({}){})", helpers_.type(t, m), x)};
+  if (n) return {reinterpret(x, t, m)};
+  if (f.kind != 'f' && t.kind != 'f') return {fmt::format("(({}){})", dialect_.scalar_name(t), x)};
   return {fmt::format("{}({})", helpers_.bitcast(f, t), without_parentheses(x))};
 }
 
@@ -215,7 +213,9 @@ CWriter::Value CWriter::stack_value(const UOp& u) {
     items += fmt::format("{}{}{}", items.empty() ? "" : ", ", masks ? "-" : "", scalar(lane));
   }
   if (same) return {lanes(u.src(0), n, 8), Op::Noop, masks ? 8 : 0};
-  return {fmt::format("({}){{{}}}", helpers_.vector_type(e, n), items), Op::Noop, masks ? 8 : 0};
+  if (dialect_.is_device)
+    for (int64_t i = n; i < padded_lanes(n); i++) items += ", 0";
+  return {helpers_.literal(helpers_.vector_type(e, n), items), Op::Noop, masks ? 8 : 0};
 }
 
 CWriter::Value CWriter::pick_value(const UOp& u) {
@@ -223,11 +223,11 @@ CWriter::Value CWriter::pick_value(const UOp& u) {
   const bool masks = is_bool(u.dtype());
   const auto picked = picked_lanes(u);
   const Value& v = value(x);
+  CHECK(picked, "lane numbers must be constant");
   if (lanes_of(u) == 0) {
-    const std::string which = picked ? fmt::format("{}", (*picked)[0]) : scalar(u.src(1));
-    return {masks ? fmt::format("({}[{}]!=0)", v.text, which) : fmt::format("{}[{}]", v.text, which)};
+    const std::string lane = helpers_.lane(v.text, (*picked)[0]);
+    return {masks ? fmt::format("({}!=0)", lane) : lane};
   }
-  CHECK(picked, "lane numbers of a shuffle must be constant");
   const CElement e = masks ? CElement{'i', v.mask_bits} : register_element(u.dtype());
   return {fmt::format("{}({})", helpers_.shuffle(e, lanes_of(x), *picked), without_parentheses(v.text)),
           Op::Noop, v.mask_bits};

@@ -1,4 +1,4 @@
-// The state of rendering one program as C.
+// The state of rendering one program in a language of the C family.
 #pragma once
 #include "renderer/c_helpers.h"
 #include "renderer/program.h"
@@ -14,7 +14,8 @@ namespace lathe {
 
 class CWriter {
  public:
-  CWriter(const Target& target, std::span<const UOp> linear) : target_(target), linear_(linear) {}
+  CWriter(const Target& target, const CDialect& dialect, std::span<const UOp> linear)
+      : target_(target), dialect_(dialect), linear_(linear), helpers_(dialect) {}
   Rendered run(std::string_view kernel_name);
 
   // Statements, for write_node.
@@ -24,7 +25,7 @@ class CWriter {
   void end(const UOp& u);
   void open_if(const UOp& u);
   void end_if(const UOp& u) { end(u); }
-  void barrier() { line("__atomic_thread_fence(__ATOMIC_SEQ_CST);"); }
+  void barrier() { line("{}", dialect_.barrier); }
   void load(const UOp& u);
   void store(const UOp& u);
   void stack(const UOp& u) {
@@ -36,7 +37,6 @@ class CWriter {
   void alu(const UOp& u);
 
  private:
-  static constexpr std::string_view kLanguage = "C";
   // An expression: a name, or text in parentheses.
   struct Value {
     std::string text;
@@ -62,21 +62,23 @@ class CWriter {
   int64_t vector_elements(const UOp& buffer) const;  // lanes of an array of vectors; 0 for one of elements
   void open();
   void define(const UOp& u, Value v, bool inlined);
-  std::string whole_program(const std::string& name, const Signature& s);
+  std::string host_program(const std::string& name, const Signature& s);
+  std::string device_program(const std::string& name, const Signature& s);
   std::string place(const Address& at);
   std::string element(const Address& at);
   bool is_element(const Address& at) const;
-  static std::optional<CElement> index_element(const Address& at);
+  CAccess lane_access(const Access& a);
 
   // Operands. With lanes, scalars become vectors and booleans masks of `mask_bits`.
   const Value& value(const UOp& u);
   std::string scalar(const UOp& u) { return value(u).text; }
   std::string lanes(const UOp& u, int64_t n, int mask_bits = 0);
-  static std::string literal(DType d, const Scalar& v);
-  static std::string float_literal(DType d, double v);
+  std::string literal(DType d, const Scalar& v) const;
+  std::string float_literal(DType d, double v) const;
   std::string convert(const std::string& x, CElement from, CElement to, int64_t n);
+  std::string reinterpret(const std::string& x, CElement to, int64_t n);
   std::string type_of(const UOp& u, const Value& v);
-  static std::string scalar_type(DType d);
+  std::string scalar_type(DType d) const;
 
   // Arithmetic (c_alu.cpp).
   Value scalar_alu(const UOp& u);
@@ -94,6 +96,7 @@ class CWriter {
   Value pick_value(const UOp& u);
 
   const Target& target_;
+  const CDialect& dialect_;
   std::span<const UOp> linear_;
   CHelpers helpers_;
   std::string body_;

@@ -2,6 +2,7 @@
 
 #include "renderer/c_writer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lathe {
@@ -56,8 +57,9 @@ void CWriter::find_scratch() {
   int buffers = 0;
   for (const UOp& u : linear_) {
     if (u.op() == Op::Buffer) {
-      values_[u.node()] = {fmt::format("acc{}", buffers++)};
-      vectors_[u.node()] = -1;
+      const bool is_private = u.param().space == AddrSpace::Reg;
+      values_[u.node()] = {fmt::format("{}{}", is_private ? "acc" : "shared", buffers++)};
+      if (is_private) vectors_[u.node()] = -1;
     }
     if (u.op() != Op::Load && u.op() != Op::Store) continue;
     const Access a = access_of(u);
@@ -78,23 +80,24 @@ int64_t CWriter::vector_elements(const UOp& buffer) const {
 
 // ---- values
 
-std::string CWriter::float_literal(DType d, double v) {
-  if (std::isnan(v)) return "__builtin_nanf(\"\")";
-  if (std::isinf(v)) return v < 0 ? "(-__builtin_inff())" : "__builtin_inff()";
+std::string CWriter::float_literal(DType d, double v) const {
+  if (std::isnan(v)) return std::string(dialect_.nan);
+  if (std::isinf(v)) return v < 0 ? fmt::format("(-{})", dialect_.infinity) : std::string(dialect_.infinity);
   std::string text = fmt::format("{}", v);  // the shortest text that reads back as the same double
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   if (d != DType::Float64) text += "f";
   return std::signbit(v) ? "(" + text + ")" : text;
 }
 
-std::string CWriter::literal(DType d, const Scalar& given) {
+std::string CWriter::literal(DType d, const Scalar& given) const {
   const Scalar v = cast_scalar(given, d);
   if (is_bool(d)) return v.as_bool() ? "1" : "0";
   if (is_float(d)) return float_literal(d, v.as_double());
-  if (d == DType::UInt64) return fmt::format("{}ull", static_cast<uint64_t>(v.as_int()));
+  if (d == DType::UInt64)
+    return fmt::format("{}u{}", static_cast<uint64_t>(v.as_int()), dialect_.long_suffix);
   const int64_t i = v.as_i64();
   if (d == DType::UInt32) return fmt::format("{}u", i);
-  const char* suffix = d == DType::Int64 ? "ll" : "";
+  const std::string_view suffix = d == DType::Int64 ? dialect_.long_suffix : "";
   if (Scalar(i) == min_value(d)) return fmt::format("({}{}-1)", i + 1, suffix);
   return i < 0 ? fmt::format("({}{})", i, suffix) : fmt::format("{}{}", i, suffix);
 }
@@ -107,7 +110,9 @@ const CWriter::Value& CWriter::value(const UOp& u) {
   return values_[x.node()] = {literal(x.dtype(), x.value())};
 }
 
-std::string CWriter::scalar_type(DType d) { return is_bool(d) ? "_Bool" : scalar_name(register_element(d)); }
+std::string CWriter::scalar_type(DType d) const {
+  return is_bool(d) ? std::string(dialect_.boolean) : dialect_.scalar_name(register_element(d));
+}
 
 std::string CWriter::type_of(const UOp& u, const Value& v) {
   const int64_t n = lanes_of(u);
@@ -130,9 +135,13 @@ void CWriter::define(const UOp& u, Value v, bool inlined) {
 
 std::string CWriter::convert(const std::string& x, CElement from, CElement to, int64_t n) {
   if (from == to) return x;
-  const std::string t = helpers_.vector_type(to, n);
-  if (from.bits == to.bits && from.kind != 'f' && to.kind != 'f') return fmt::format("(({}){})", t, x);
-  return fmt::format("__builtin_convertvector({}, {})", without_parentheses(x), t);
+  if (from.bits == to.bits && from.kind != 'f' && to.kind != 'f') return reinterpret(x, to, n);
+  return fmt::format(fmt::runtime(dialect_.convert), helpers_.vector_type(to, n), without_parentheses(x));
+}
+
+// Vectors of as many bits.
+std::string CWriter::reinterpret(const std::string& x, CElement to, int64_t n) {
+  return fmt::format(fmt::runtime(dialect_.reinterpret), helpers_.vector_type(to, n), x);
 }
 
 std::string CWriter::lanes(const UOp& u, int64_t n, int mask_bits) {
@@ -144,17 +153,18 @@ std::string CWriter::lanes(const UOp& u, int64_t n, int mask_bits) {
   CHECK(mask_bits > 0, "mask of unknown width");
   const CElement mask{'i', mask_bits};
   if (lanes_of(u)) return convert(v.text, {'i', v.mask_bits}, mask, n);
-  return fmt::format("{}(-({}){})", helpers_.splat(mask, n), scalar_name(mask), v.text);
+  return fmt::format("{}(-({}){})", helpers_.splat(mask, n), dialect_.scalar_name(mask), v.text);
 }
 
 // ---- structure
 
 void CWriter::buffer(const UOp& u) {
-  CHECK(u.param().space == AddrSpace::Reg, "a kernel on a CPU has no shared memory");
+  CHECK(dialect_.is_device || u.param().space == AddrSpace::Reg, "a kernel on a CPU has no shared memory");
   if (const int64_t n = vector_elements(u))
     line("{} {}[{}];", helpers_.vector_type(register_element(u.dtype()), n), scalar(u), element_count(u) / n);
   else
-    line("{} {}[{}] __attribute__((aligned(64)));", memory_name(u.dtype()), scalar(u), element_count(u));
+    line("{}{} {}[{}]{};", dialect_.space_name(u.param().space), dialect_.memory_name(u.dtype()), scalar(u),
+         element_count(u), dialect_.is_device ? "" : " __attribute__((aligned(64)))");
 }
 
 void CWriter::open() {
@@ -212,7 +222,7 @@ void CWriter::load(const UOp& u) {
   if (is_element(a.at)) {
     text = element(a.at);
   } else {
-    text = fmt::format("{}({}", helpers_.load(d, n, index_element(a.at), lane_gates), place(a.at));
+    text = fmt::format("{}({}", helpers_.load(d, n, lane_access(a)), place(a.at));
     if (lane_gates) text += fmt::format(", {}, {}", lanes(a.gate, n, register_element(d).bits), otherwise);
     text += ")";
   }
@@ -230,18 +240,21 @@ void CWriter::store(const UOp& u) {
   std::string text;
   if (a.gate && !lane_gates) text = fmt::format("if ({}) ", without_parentheses(scalar(a.gate)));
   if (is_element(a.at)) return line("{}{} = {};", text, element(a.at), x);
-  text += fmt::format("{}({}, {}", helpers_.store(d, n, index_element(a.at), lane_gates), place(a.at), x);
+  text += fmt::format("{}({}, {}", helpers_.store(d, n, lane_access(a)), place(a.at), x);
   if (lane_gates) text += ", " + lanes(a.gate, n, register_element(d).bits);
   line("{});", text);
 }
 
-std::optional<CElement> CWriter::index_element(const Address& at) {
-  return at.scattered ? std::optional(register_element(at.index.dtype())) : std::nullopt;
+CAccess CWriter::lane_access(const Access& a) {
+  const bool scattered = a.at.scattered;
+  return {a.at.buffer.param().space,
+          scattered ? std::optional(register_element(a.at.index.dtype())) : std::nullopt,
+          a.gate && lanes_of(a.gate) > 0};
 }
 
 // ---- the file
 
-std::string CWriter::whole_program(const std::string& name, const Signature& s) {
+std::string CWriter::host_program(const std::string& name, const Signature& s) {
   const auto written = written_buffers(linear_);
   std::string parameters, arguments;
   const auto add = [&](const std::string& parameter, const std::string& argument) {
@@ -251,7 +264,7 @@ std::string CWriter::whole_program(const std::string& name, const Signature& s) 
   for (size_t i = 0; i < s.buffers.size(); i++) {
     const UOp& b = s.buffers[i];
     const std::string pointer =
-        fmt::format("{}{}*", written.contains(b.node()) ? "" : "const ", memory_name(b.dtype()));
+        fmt::format("{}{}*", written.contains(b.node()) ? "" : "const ", dialect_.memory_name(b.dtype()));
     add(fmt::format("{} restrict {}", pointer, scalar(b)), fmt::format("({})bufs[{}]", pointer, i));
   }
   for (size_t i = 0; i < s.variables.size(); i++) {
@@ -271,22 +284,54 @@ std::string CWriter::whole_program(const std::string& name, const Signature& s) 
       name, helpers_.text(), parameters.empty() ? "void" : parameters, body_, arguments);
 }
 
+std::string CWriter::device_program(const std::string& name, const Signature& s) {
+  const auto written = written_buffers(linear_);
+  std::string parameters, head;
+  const auto add = [&](const std::string& parameter) {
+    parameters += (parameters.empty() ? "" : ", ") + parameter;
+  };
+  for (const UOp& b : s.buffers) {
+    const std::string pointer =
+        fmt::format("{}{}{}*", written.contains(b.node()) ? "" : "const ",
+                    dialect_.space_name(AddrSpace::Global), dialect_.memory_name(b.dtype()));
+    add(fmt::format("{0} mem{1}, ulong at{1}", pointer, b.param().slot));
+    head += fmt::format("  {0} restrict {1} = mem{2}+at{2};\n", pointer, scalar(b), b.param().slot);
+  }
+  for (const UOp& v : s.variables) add(fmt::format("{} {}", scalar_type(v.dtype()), scalar(v)));
+  const bool has_items = std::ranges::any_of(s.items, [](const UOp& u) { return static_cast<bool>(u); });
+  for (size_t i = 0; i < s.groups.size(); i++) {
+    if (s.groups[i])
+      head += fmt::format("  int {} = {}({});\n", scalar(s.groups[i]),
+                          has_items ? "get_group_id" : "get_global_id", i);
+    if (s.items[i]) head += fmt::format("  int {} = get_local_id({});\n", scalar(s.items[i]), i);
+  }
+  const std::string code = helpers_.text() + body_;
+  const bool is_wide = (code + parameters).find("double") != std::string::npos;
+  return fmt::format("// kernel {0}\n{1}{2}\n__kernel void {0}({3}) {{\n{4}{5}}}\n", name,
+                     is_wide ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "", helpers_.text(),
+                     parameters, head, body_);
+}
+
 Rendered CWriter::run(std::string_view kernel_name) {
   const std::string name = to_identifier(kernel_name);
   const Signature s = signature_of(linear_);
-  refuse_images(s, kLanguage);
+  refuse_images(s, dialect_.language);
+  if (!dialect_.is_device) refuse_work_groups(s, dialect_.language);
   for (const UOp& b : s.buffers) values_[b.node()] = {fmt::format("buf{}", b.param().slot)};
   for (const UOp& v : s.variables) values_[v.node()] = {pool_.unique("var_" + to_identifier(v.param().name))};
   if (s.core_id) values_[s.core_id.node()] = {"core"};
+  for (const auto& specials : {s.groups, s.items})
+    for (const UOp& u : specials)
+      if (u) values_[u.node()] = {*u.arg_as<TextArg>().text};
   count_uses();
   find_scratch();
   for (const UOp& u : linear_) write_node(*this, u);
   CHECK(outer_blocks_.empty(), "a loop or If is left open");
-  return {whole_program(name, s), name};
+  return {dialect_.is_device ? device_program(name, s) : host_program(name, s), name};
 }
 
 Rendered CStyleRenderer::render(std::string_view kernel_name, std::span<const UOp> linear) const {
-  return CWriter(target_, linear).run(kernel_name);
+  return CWriter(target_, dialect_, linear).run(kernel_name);
 }
 
 }  // namespace lathe

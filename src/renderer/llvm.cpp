@@ -303,6 +303,7 @@ Rendered LlvmWriter::run(std::string_view kernel_name) {
   const std::string name = to_identifier(kernel_name);
   const Signature s = signature_of(linear_);
   refuse_images(s, kLanguage);
+  refuse_work_groups(s, kLanguage);
   for (const UOp& b : s.buffers) define(b, fmt::format("%buf{}", b.param().slot));
   for (const UOp& v : s.variables) define(v, "%" + pool_.unique("var_" + to_identifier(v.param().name)));
   if (s.core_id) define(s.core_id, "%core");

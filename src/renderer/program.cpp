@@ -21,6 +21,15 @@ constexpr NotRendered kNotRendered[] = {
      "graphs only: lowering turns it into loops, indices and memory"},
 };
 
+// Where in the signature the Special of that name stands.
+UOp& place_of(Signature& s, std::string_view name) {
+  if (name == "core_id") return s.core_id;
+  const int axis = name.size() == 5 ? name[4] - '0' : -1;
+  CHECK(axis >= 0 && axis < 3 && (name.starts_with("gidx") || name.starts_with("lidx")),
+        "unknown launch index {}", name);
+  return (name[0] == 'g' ? s.groups : s.items)[static_cast<size_t>(axis)];
+}
+
 }  // namespace
 
 std::string_view why_not_rendered(Op op) {
@@ -37,14 +46,13 @@ void cannot_render(const UOp& u, std::string_view renderer) {
   __builtin_unreachable();
 }
 
+int64_t launch_extent(const UOp& special) { return special ? special.src(0).value().as_i64() : 1; }
+
 Signature signature_of(std::span<const UOp> linear) {
   Signature s;
   for (const UOp& u : linear) {
     if (u.op() == Op::Param) (u.param().space == AddrSpace::Alu ? s.variables : s.buffers).push_back(u);
-    if (u.op() == Op::Special) {
-      CHECK(*u.arg_as<TextArg>().text == "core_id", "launch index {} on a CPU", *u.arg_as<TextArg>().text);
-      s.core_id = u;
-    }
+    if (u.op() == Op::Special) place_of(s, *u.arg_as<TextArg>().text) = u;
   }
   std::ranges::sort(s.buffers, {}, [](const UOp& u) { return u.param().slot; });
   std::ranges::sort(s.variables, {}, [](const UOp& u) { return u.param().name; });
@@ -55,6 +63,11 @@ Signature signature_of(std::span<const UOp> linear) {
     CHECK(s.variables[i].param().name != s.variables[i - 1].param().name, "two variables {}",
           s.variables[i].param().name);
   return s;
+}
+
+void refuse_work_groups(const Signature& s, std::string_view renderer) {
+  for (size_t i = 0; i < s.groups.size(); i++)
+    CHECK(!s.groups[i] && !s.items[i], "the {} renderer knows no work groups", renderer);
 }
 
 void refuse_images(const Signature& s, std::string_view renderer) {

@@ -104,7 +104,8 @@ void write_node(Writer& writer, const UOp& u) {
 // Buffers that some Store writes.
 std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear);
 
-// For renderers of languages without images.
+// For renderers of languages without images, and of functions of the host.
 void refuse_images(const Signature& s, std::string_view renderer);
+void refuse_work_groups(const Signature& s, std::string_view renderer);
 
 }  // namespace lathe

@@ -19,11 +19,15 @@ constexpr OpSet kCpuOps{Op::Sqrt,   Op::Trunc, Op::Reciprocal, Op::Neg,  Op::Add
                         Op::MulAcc, Op::FDiv,  Op::CDiv,       Op::CMod, Op::Shl, Op::Shr, Op::Max,
                         Op::CmpLt,  Op::CmpNe, Op::CmpEq,      Op::Xor,  Op::Or,  Op::And, Op::Where};
 
-uint32_t dtype_bits(std::initializer_list<DType> types) {
+constexpr uint32_t dtype_bits(std::initializer_list<DType> types) {
   uint32_t bits = 0;
   for (DType d : types) bits |= 1u << static_cast<int>(d);
   return bits;
 }
+
+constexpr uint32_t kCommonDTypes =
+    dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
+                DType::UInt32, DType::Int64, DType::UInt64, DType::Float32, DType::Float64});
 
 // Sizes that the system does not tell keep their defaults.
 void read_caches(Target& t) {
@@ -72,8 +76,7 @@ Target host_target(std::string name) {
   static const Target host = [] {
     Target t;
     t.native_ops = kCpuOps;
-    t.dtypes = dtype_bits({DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32,
-                           DType::UInt32, DType::Int64, DType::UInt64, DType::Float32, DType::Float64});
+    t.dtypes = kCommonDTypes;
     read_caches(t);
     read_instructions(t);
     return t;
@@ -112,11 +115,30 @@ Target c_target() {
   return t;
 }
 
+Target opencl_target() {
+  Target t;
+  t.name = "opencl";
+  t.has_threads = false;
+  t.has_long_vectors = false;
+  t.max_lanes = 16;
+  t.native_ops = kCpuOps;
+  t.dtypes = kCommonDTypes;
+  // What the standard promises, except for the groups: those have no limit of their own.
+  constexpr int64_t kGroups = (int64_t{1} << 31) - 1;
+  t.work_groups = WorkGroupLimits{{kGroups, kGroups, kGroups}, {256, 256, 256}, 256, 32 << 10};
+  return t;
+}
+
 std::string Target::key() const {
-  return fmt::format(
-      "{}:{}:threads={}/{}:vector={}x{}{}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name, arch,
-      has_threads, max_threads, vector_registers, vector_bits, has_long_vectors ? "+" : "", has_fma,
-      l1d_bytes, l2_bytes, l3_bytes, native_ops.words[1], native_ops.words[0], dtypes, cpu, features);
+  std::string out = fmt::format(
+      "{}:{}:threads={}/{}:vector={}x{}{}<={}:fma={}:caches={},{},{}:ops={:x}.{:x}:dtypes={:x}:{}:{}", name,
+      arch, has_threads, max_threads, vector_registers, vector_bits, has_long_vectors ? "+" : "", max_lanes,
+      has_fma, l1d_bytes, l2_bytes, l3_bytes, native_ops.words[1], native_ops.words[0], dtypes, cpu,
+      features);
+  if (const auto& w = work_groups)
+    out += fmt::format(":groups={},{},{}:items={},{},{}/{}:local={}", w->groups[0], w->groups[1],
+                       w->groups[2], w->items[0], w->items[1], w->items[2], w->group_items, w->local_bytes);
+  return out;
 }
 
 }  // namespace lathe

@@ -3,22 +3,36 @@
 #include "uop/dtype.h"
 #include "uop/op.h"
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lathe {
 
+// Of a device that runs a kernel as groups of work items; those of a group share memory and meet at barriers.
+struct WorkGroupLimits {
+  std::array<int64_t, 3> groups;  // most along x, y, z
+  std::array<int64_t, 3> items;   // most of one group along x, y, z
+  int64_t group_items;            // most of one group altogether
+  int64_t local_bytes;            // memory that a group shares
+};
+
 struct Target {
-  std::string name;  // the language: "llvm", "c"
-  std::string arch;  // "x86_64", "aarch64"
+  std::string name;  // the language: "llvm", "c", "opencl"
+  std::string arch;  // "x86_64", "aarch64"; the name of a device that is no processor
 
   bool has_threads = true;  // Thread axes become the core_id argument
   int max_threads = 1;
+  // Output loops become indices of groups, Local and GroupReduce axes indices of work items. Without: a
+  // kernel is a function of the host.
+  std::optional<WorkGroupLimits> work_groups;
 
   int vector_bits = 128;  // one vector register of float32
   int vector_registers = 16;
   bool has_fma = false;
   bool has_long_vectors = true;  // a vector of several registers is as fast as its parts
+  int max_lanes = 128;           // of one vector value
 
   int64_t l1d_bytes = 32 << 10;  // of one core
   int64_t l2_bytes = 1 << 20;    // of one core
@@ -46,5 +60,7 @@ Target without_emulated(Target t);
 // The machine we run on, for each language.
 Target llvm_target();
 Target c_target();
+// What every OpenCL device with 64-bit floats can do; a device states its own limits.
+Target opencl_target();
 
 }  // namespace lathe

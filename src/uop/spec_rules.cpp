@@ -59,7 +59,9 @@ bool compared_agree(const UOp& u) {
 bool reduce_form(const UOp& u) {
   const auto& arg = u.arg_as<ReduceArg>();
   if (!has_flag(arg.op, kReduceOp) || arg.n_axes < 0) return false;
-  return arg.n_axes == 0 ? u.n_srcs() > 1 && each(u.srcs().subspan(1), is_range) : u.n_srcs() == 1;
+  // A Special stands for the work items that share the reduction.
+  const auto is_loop = [](const UOp& r) { return is_range(r) || r.op() == Op::Special; };
+  return arg.n_axes == 0 ? u.n_srcs() > 1 && each(u.srcs().subspan(1), is_loop) : u.n_srcs() == 1;
 }
 
 bool axes_form(const UOp& u) {

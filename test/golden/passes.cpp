@@ -1,7 +1,9 @@
 #include "codegen/passes.h"
 
 #include "codegen/actions.h"
+#include "codegen/lower.h"
 #include "golden/golden.h"
+#include "renderer/cstyle.h"
 #include "schedule/schedule.h"
 #include "schedule/shard.h"
 #include "uop/access_bounds.h"
@@ -59,6 +61,19 @@ GoldenValue apply_given(const GoldenValue& v) {
   return body;
 }
 
+// On a device with little room in each dimension.
+GoldenValue place_work_groups(const GoldenValue& v) {
+  Target t = opencl_target();
+  t.work_groups = WorkGroupLimits{{64, 8, 8}, {16, 16, 16}, 64, 1 << 10};
+  return to_work_groups(std::get<UOp>(v), t);
+}
+
+// With the schedule that the body carries.
+GoldenValue to_opencl_text(const GoldenValue& v) {
+  const LoweredKernel k = lower(std::get<UOp>(v), opencl_target());
+  return CStyleRenderer(opencl_target(), kOpenClDialect).render(k.name, k.linear).source;
+}
+
 GoldenValue to_program_order(const GoldenValue& v) { return linearize(std::get<UOp>(v)); }
 
 }  // namespace
@@ -74,6 +89,8 @@ std::span<const GoldenPass> golden_passes() {
       {"lower_reduces", graph_pass(lower_reduces)},
       {"vectorize", graph_pass(vectorize)},
       {"linearize", to_program_order},
+      {"to_work_groups", place_work_groups},
+      {"opencl", to_opencl_text},
       {"expression", to_expression},
       {"shapes", with_shapes},
       {"toposort", to_list},

@@ -61,6 +61,33 @@ TEST_CASE("powers become multiplications and roots") {
   CHECK(count(only(x.pow(0.5)), Op::Sqrt) > 0);
 }
 
+TEST_CASE("axes that a target does not have are refused") {
+  using enum ActionKind;
+  const Tensor x = e({65536}, DType::Float32) + 1;
+  const Schedule schedule = make_schedule({&x.uop(), 1});
+  const UOp& body = schedule.kernels.at(0).body;
+  const auto refused = [&](const Target& target, const std::vector<Action>& actions) {
+    KernelArg arg = *body.arg_as<KernelPtr>();
+    arg.given = actions;
+    const UOp given = body.with_arg(std::make_shared<const KernelArg>(std::move(arg)));
+    return std::string(test::user_error([&] { lower(given, target); }).what());
+  };
+  CHECK(test::contains(refused(opencl_target(), {{Thread, 0, 4}}), "a kernel for opencl has no threads"));
+  CHECK(test::contains(refused(opencl_target(), {{Local, 0, 64}, {Local, 0, 64}}),
+                       "a group of 4096 work items: the device has at most 256"));
+  CHECK(test::contains(refused(opencl_target(), {{Vector, 0, 32}}), "opencl has at most 16"));
+  CHECK(test::contains(refused(c_target(), {{Local, 0, 4}}), "a kernel for c has no work groups"));
+}
+
+TEST_CASE("what a group shares has to fit") {
+  Target small = opencl_target();
+  small.work_groups->local_bytes = 60;
+  const Tensor sum = e({16}, DType::Float32).sum();
+  const Schedule schedule = make_schedule({&sum.uop(), 1});
+  const auto error = test::user_error([&] { lower(schedule.kernels.at(0).body, small); });
+  CHECK(test::contains(error.what(), "a group shares 64 bytes of memory: the device has 60"));
+}
+
 TEST_CASE("padding reads inside its source only: the gate is the load's own") {
   for (const auto& program : programs_of(e({5}, DType::Float32).pad({3, 3}).contiguous()))
     for (const UOp& u : program)

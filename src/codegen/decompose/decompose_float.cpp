@@ -106,7 +106,7 @@ class Register {
         buffer_(scratch_buffer(context.next_register++, like.dtype(), std::max<int64_t>(lanes_, 1))) {}
   // Its address once `deps` have happened.
   UOp at(std::span<const UOp> deps) const {
-    return first_elements(after(buffer_, deps), lanes_, constant(DType::Int32, 0));
+    return elements_from(after(buffer_, deps), lanes_, constant(DType::Int32, 0));
   }
   UOp at(std::initializer_list<UOp> deps) const {
     return at(std::span<const UOp>(deps.begin(), deps.size()));
