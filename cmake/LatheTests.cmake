@@ -1,7 +1,8 @@
 # Tests: doctest binaries, programs that must not compile, fuzz corpora.
 
 # Whoever runs a test, it reads the source tree from here, and 77 means skipped. The IR is verified after every pass, every
-# access of a kernel is proved to stay in its buffer, and compiled kernels are kept in the build folder, not in the user's cache.
+# access of a kernel is proved to stay in its buffer, and compiled kernels are kept in the build folder, not in the user's cache;
+# PoCL, the OpenCL driver of the tests, keeps its own.
 function(lathe_test_properties test label)
   set(labels ${label})
   set(seconds 600)
@@ -12,6 +13,7 @@ function(lathe_test_properties test label)
   # Without the last one the leak checker may crash on a thread that is just ending: it reads the thread-local blocks of
   # libraries that were opened at run time.
   set(environment "SPEC=1;CHECK_OOB=1;CACHEDB=${PROJECT_BINARY_DIR}/test-kernels.db"
+                  "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/test-pocl"
                   "ASAN_OPTIONS=intercept_tls_get_addr=0")
   set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77
                                           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"

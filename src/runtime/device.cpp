@@ -5,6 +5,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/interp/interp_device.h"
 #include "runtime/null/null_device.h"
+#include "runtime/opencl/opencl_device.h"
 
 #include <algorithm>
 #include <cctype>
@@ -32,8 +33,9 @@ struct DeviceKind {
 std::span<const DeviceKind> device_kinds() {
   static const std::vector<DeviceKind> kKinds = {
       {"CPU", {"LLVM", "C"}, make_cpu_device, true},
+      {"CL", {"OPENCL"}, make_opencl_device, true},
       {"INTERP", {}, make_interp_device, false},
-      {"NULL", {"LLVM", "C"}, make_null_device, true},
+      {"NULL", {"LLVM", "C", "OPENCL"}, make_null_device, true},
   };
   return kKinds;
 }

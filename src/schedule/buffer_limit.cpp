@@ -95,7 +95,7 @@ class Limiter {
 size_t max_kernel_buffers(const std::string& device) {
   if (const int most = knob(Knob::MAX_KERNEL_BUFFERS)) return static_cast<size_t>(std::max(most, 2));
   if (device.starts_with("WEBGPU")) return 8;
-  if (device.starts_with("METAL") || device.starts_with("CPU")) return 31;
+  if (device.starts_with("METAL") || device.starts_with("CPU") || device.starts_with("CL")) return 31;
   return SIZE_MAX;
 }
 

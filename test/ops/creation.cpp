@@ -1,6 +1,7 @@
 // Tensors from data, values and number sequences, and random numbers.
 #include "base/knobs.h"
 #include "ops/table.h"
+#include "runtime/device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,7 +64,8 @@ Rows values() {
           [] {
             static std::vector<int32_t> data;
             data = {1, 2, 3, 4};
-            Tensor t = Tensor::from_blob(data.data(), {2, 2}, DType::Int32);
+            const bool is_shared = default_device().memory().allocator().is_host_visible();
+            Tensor t = Tensor::from_blob(data.data(), {2, 2}, DType::Int32, is_shared ? "" : "CPU");
             data[3] = 9;
             const Tensor sum = t.sum();
             sum.realize();

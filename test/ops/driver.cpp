@@ -42,8 +42,11 @@ const std::vector<std::string>& devices() {
   static const std::vector<std::string> kDevices = [] {
     use_fresh_cache();
     std::vector<std::string> out{kOracle};
+    const char* wanted = std::getenv("LATHE_OPS_DEVICE");  // only this one beside the oracle
     for (const std::string& name : known_devices())
-      if (name != kOracle && !name.starts_with("NULL") && works(name)) out.push_back(name);
+      if (name != kOracle && !name.starts_with("NULL") && (wanted == nullptr || name == wanted) &&
+          works(name))
+        out.push_back(name);
     return out;
   }();
   return kDevices;

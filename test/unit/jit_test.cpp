@@ -3,6 +3,7 @@
 
 #include "base/knobs.h"
 #include "engine/counters.h"
+#include "unit/opencl.h"
 #include "unit/tensor_check.h"
 
 #include <array>
@@ -20,7 +21,8 @@ using namespace lathe::test;
 namespace {
 
 void on_devices(const std::function<void()>& f) {
-  for (const char* name : {"CPU", "CPU:C", "INTERP"}) {
+  for (const char* name : {"CPU", "CPU:C", "INTERP", "CL"}) {
+    if (std::string(name) == "CL" && !has_opencl()) continue;
     INFO("device ", name);
     KnobScope device(Knob::DEV, name);
     f();

@@ -57,6 +57,10 @@ nlohmann::ordered_json to_json(const Row& row) {
   out["arch"] = t.arch;
   if (!t.cpu.empty()) out["cpu"] = t.cpu;
   out["threads"] = t.has_threads ? t.max_threads : 1;
+  if (const auto& w = t.work_groups) {
+    out["group_items"] = w->group_items;
+    out["local_bytes"] = w->local_bytes;
+  }
   out["vector_bits"] = t.vector_bits;
   out["vector_registers"] = t.vector_registers;
   out["fma"] = t.has_fma;
@@ -66,13 +70,18 @@ nlohmann::ordered_json to_json(const Row& row) {
 }
 
 std::string to_line(const Row& row) {
-  std::string out = fmt::format("{} {:<10}", row.is_default ? '*' : ' ', row.name);
+  std::string out = fmt::format("{} {:<12}", row.is_default ? '*' : ' ', row.name);
   if (!row.problem.empty()) return out + row.problem;
   const Target& t = row.target;
-  out += fmt::format("{}, {} thread{}, {}-bit vectors{}", t.arch.empty() ? "any machine" : t.arch,
-                     t.max_threads, t.max_threads == 1 ? "" : "s", t.vector_bits, t.has_fma ? ", FMA" : "");
+  const std::string arch = t.arch.empty() ? "any machine" : t.arch;
+  if (const auto& w = t.work_groups)
+    out += fmt::format("{}, groups of up to {} work items that share {} KiB", arch, w->group_items,
+                       w->local_bytes >> 10);
+  else
+    out += fmt::format("{}, {} thread{}, {}-bit vectors{}", arch, t.max_threads,
+                       t.max_threads == 1 ? "" : "s", t.vector_bits, t.has_fma ? ", FMA" : "");
   if (!t.cpu.empty()) out += ", " + t.cpu;
-  return out + fmt::format("\n             {}", fmt::join(dtype_names(t), " "));
+  return out + fmt::format("\n               {}", fmt::join(dtype_names(t), " "));
 }
 
 nlohmann::ordered_json to_json(const CpuLimits& limits) {

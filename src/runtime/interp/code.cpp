@@ -15,6 +15,7 @@ class Resolver {
 
   Resolved run() {
     const Signature signature = signature_of(linear_);
+    refuse_work_groups(signature, "interpreter");
     for (const UOp& u : signature.buffers) add_memory(u, false);
     out_.n_params = static_cast<int>(signature.buffers.size());
     for (const UOp& u : signature.variables) {

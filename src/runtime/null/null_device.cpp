@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
+#include "renderer/cstyle.h"
 #include "runtime/cpu/cpu_device.h"
 
 #include <algorithm>
@@ -49,7 +50,10 @@ class NullDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> make_null_device(std::string name, std::string_view renderer) {
-  return std::make_unique<NullDevice>(std::move(name), make_cpu_renderer(renderer));
+  return std::make_unique<NullDevice>(std::move(name),
+                                      renderer == "OPENCL"
+                                          ? std::make_unique<CStyleRenderer>(opencl_target(), kOpenClDialect)
+                                          : make_cpu_renderer(renderer));
 }
 
 }  // namespace lathe
