@@ -54,7 +54,7 @@ UOp flash_attention(const std::vector<UOp>& args) {
   const UOp total0 = end(store(at(after(total, {head, row}), {e0}), number(0)), {e0});
 
   // Scores of a block of keys, in powers of two.
-  const UOp c = loop(kBlock), d = loop(width, AxisType::Reduce);
+  const UOp c = loop(kBlock), d = loop(width, AxisType::Vector);
   const UOp dot = over(Op::Add, load(at(q, {head, row, d})) * load(at(k, {head, block * kBlock + c, d})), d);
   const double scale = std::log2(std::exp(1.0)) / std::sqrt(static_cast<double>(width));
   const UOp scored = end(store(at(after(scores, {block}), {c}), dot * number(scale)), {c});

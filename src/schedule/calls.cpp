@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -32,7 +33,14 @@ std::vector<UOp> in_memory(const UOp& given) {
   const UOp& body = given.src(0);
   std::vector<UOp> out, arguments;
   for (const UOp& v : body.srcs()) arguments.push_back(new_buffer(v.shape(), v.dtype(), device_of(v, body)));
+  std::unordered_set<int64_t> used;
+  for (const UOp& u : toposort(body))
+    if (is_param(u)) used.insert(u.param().slot);
   for (const UOp& a : given.srcs().subspan(1)) {
+    if (!used.count(&a - given.srcs().data() - 1)) {
+      arguments.push_back(arguments[0]);  // any: nothing reads it
+      continue;
+    }
     const UOp memory = a.device().empty() ? new_buffer(a.shape(), a.dtype(), body.device()) : UOp();
     arguments.push_back(memory ? UOp::make(Op::After, {memory, store(memory, a)})
                                : UOp::make(Op::Contiguous, {a}));

@@ -14,19 +14,27 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace lathe {
 namespace {
 
 bool is_argument(const UOp& u) { return u.op() == Op::Param && u.param().space == AddrSpace::Global; }
 
+using Order =
+    std::vector<size_t>;  // numbers of arguments, as a Call takes them: those that are written first
+
 // Memory with one axis, and the coordinates of its accesses as positions. Scratch is numbered, so that a
 // kernel that is built again is the same kernel; the name keeps it from being that of a pass.
-UOp flattened(const UOp& body) {
+UOp flattened(const UOp& body, const Order& order) {
   Rebuilt done;
   int64_t scratch = 0;
   return done.walk(toposort(body), [&](const UOp& u) {
-    if (is_argument(u)) return param(static_cast<int>(u.param().slot), {prod(u.shape())}, u.dtype());
+    if (is_argument(u)) {
+      const auto at = std::ranges::find(order, static_cast<size_t>(u.param().slot));
+      if (at == order.end()) value_error("a kernel uses argument {} of {}", u.param().slot, order.size());
+      return param(static_cast<int>(at - order.begin()), {prod(u.shape())}, u.dtype());
+    }
     if (u.op() == Op::Buffer) {
       ParamArg arg = u.param();
       arg.slot = scratch++;
@@ -45,25 +53,14 @@ UOp flattened(const UOp& body) {
 }
 
 // Numbers of the arguments that the body stores to.
-std::vector<bool> written_by(const UOp& body, size_t n_arguments) {
-  std::vector<bool> out(n_arguments, false);
+std::set<size_t> written_by(const UOp& body) {
+  std::set<size_t> out;
   for (const UOp& u : toposort(body)) {
-    if (is_argument(u) && static_cast<size_t>(u.param().slot) >= n_arguments)
-      value_error("a kernel uses argument {} of {}", u.param().slot, n_arguments);
     if (u.op() != Op::Store) continue;
     const UOp& to = strip_after(strip_after(u.src(0)).src(0));
-    if (is_argument(to)) out[static_cast<size_t>(to.param().slot)] = true;
+    if (is_argument(to)) out.insert(static_cast<size_t>(to.param().slot));
   }
   return out;
-}
-
-UOp renumbered(const UOp& body, const std::vector<size_t>& order) {
-  Rebuilt done;
-  return done.walk(toposort(body), [&](const UOp& u) {
-    if (!is_argument(u)) return done.over_sources(u);
-    const auto slot = std::ranges::find(order, static_cast<size_t>(u.param().slot)) - order.begin();
-    return param(static_cast<int>(slot), u.shape(), u.dtype());
-  });
 }
 
 // The device of the arguments.
@@ -97,7 +94,7 @@ UOp read_state(const Tensor& t, const std::string& device) {
   return run && run->first == 0 ? u : UOp::make(Op::Contiguous, {u});
 }
 
-void set_kernel_gradient(CallArg& arg, const std::vector<Tensor>& arguments, const std::vector<size_t>& order,
+void set_kernel_gradient(CallArg& arg, const std::vector<Tensor>& arguments, const Order& order,
                          const GradientFunction& gradient) {
   std::vector<Shape> shapes;
   for (const Tensor& t : arguments) shapes.push_back(t.shape());
@@ -120,32 +117,27 @@ void set_kernel_gradient(CallArg& arg, const std::vector<Tensor>& arguments, con
   });
 }
 
-// The written arguments come first in a Call.
-std::vector<Tensor> run_kernel(const std::vector<Tensor>& arguments, const UOp& body,
-                               const std::vector<bool>& is_written, const KernelOptions& options) {
-  std::vector<size_t> order(arguments.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_partition(order, [&](size_t i) { return is_written[i]; });
-  CallArg arg{.name = options.name, .n_written = static_cast<int32_t>(std::ranges::count(is_written, true))};
-  if (!arg.n_written)
-    value_error("the kernel {} writes to none of its {} arguments", options.name, arguments.size());
+std::vector<Tensor> run_kernel(const std::vector<Tensor>& arguments, const UOp& body, const Order& order,
+                               size_t n_written, const KernelOptions& options) {
+  const std::string& name = options.name;
+  if (!n_written) value_error("the kernel {} writes to none of its {} arguments", name, order.size());
   const std::string device = device_of(arguments);
   std::vector<UOp> states;
   for (const size_t i : order) {
     const Tensor& t = arguments[i];
     if (is_weak(t.dtype()))
-      user_runtime_error("argument {} of the kernel {} is {}: cast it", i, options.name,
-                         dtype_text(t.dtype()));
-    states.push_back(is_written[i] ? written_state(t, device, options.name) : read_state(t, device));
-    for (size_t k = 0; k + 1 < states.size() && k < static_cast<size_t>(arg.n_written); k++)
+      user_runtime_error("argument {} of the kernel {} is {}: cast it", i, name, dtype_text(t.dtype()));
+    const bool is_written = states.size() < n_written;
+    states.push_back(is_written ? written_state(t, device, name) : read_state(t, device));
+    for (size_t k = 0; k + 1 < states.size() && k < n_written; k++)
       if (storage_root(states[k]) == storage_root(states.back()))
         user_runtime_error("arguments {} and {} of the kernel {} are one memory, which it writes", order[k],
-                           i, options.name);
+                           i, name);
   }
+  CallArg arg{.name = name, .n_written = static_cast<int32_t>(n_written)};
   if (options.gradient) set_kernel_gradient(arg, arguments, order, options.gradient);
-  const UOp made = call(renumbered(body, order), states, arg);
-  for (size_t i = 0; i < static_cast<size_t>(arg.n_written); i++)
-    move_views(states[i], UOp::make(Op::After, {states[i], made}));
+  const UOp made = call(body, states, arg);
+  for (size_t i = 0; i < n_written; i++) move_views(states[i], UOp::make(Op::After, {states[i], made}));
   return arguments;
 }
 
@@ -161,7 +153,11 @@ std::vector<UOp> placeholders(const std::vector<Tensor>& arguments) {
 std::vector<Tensor> custom_kernel(const std::vector<Tensor>& arguments, const KernelFunction& kernel,
                                   const KernelOptions& options) {
   const UOp made = kernel(placeholders(arguments));
-  const UOp effects = flattened(made.op() == Op::Sink ? sink(made.srcs()) : sink({&made, 1}));
+  const std::set<size_t> written = written_by(made);
+  Order order(written.begin(), written.end());
+  for (size_t i = 0; i < arguments.size(); i++)
+    if (!written.count(i)) order.push_back(i);
+  const UOp effects = flattened(made.op() == Op::Sink ? sink(made.srcs()) : sink({&made, 1}), order);
   KernelArg arg{options.name, {}, options.actions};
   const auto orders = [](const UOp& u) { return u.op() == Op::After || u.op() == Op::Buffer; };
   if (!arg.given && (effects.n_srcs() != 1 || std::ranges::any_of(toposort(effects), orders)))
@@ -170,20 +166,17 @@ std::vector<Tensor> custom_kernel(const std::vector<Tensor>& arguments, const Ke
   if (const auto wrong = find_violation(body, SpecLevel::Kernel))
     value_error("the kernel {} is not legal: {}, which a {} breaks", options.name, wrong->rule,
                 op_name(wrong->node.op()));
-  return run_kernel(arguments, body, written_by(body, arguments.size()), options);
+  return run_kernel(arguments, body, order, written.size(), options);
 }
 
 std::vector<Tensor> custom_kernel(const std::vector<Tensor>& arguments, const KernelText& kernel,
                                   const KernelOptions& options) {
   if (kernel.source.empty()) value_error("the kernel {} has no source", kernel.entry);
-  std::vector<UOp> params;
-  for (const UOp& p : placeholders(arguments))
-    params.push_back(param(static_cast<int>(p.param().slot), {prod(p.shape())}, p.dtype()));
-  const UOp body = sink(params, std::make_shared<const KernelArg>(KernelArg{
-                                    kernel.entry, {}, {}, kernel.source, kernel.is_binary, kernel.n_cores}));
-  std::vector<bool> is_written(arguments.size(), false);
-  std::fill_n(is_written.begin(), std::min(kernel.n_written, is_written.size()), true);
-  return run_kernel(arguments, body, is_written, options);
+  Order order(arguments.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const KernelArg arg{kernel.entry, {}, {}, kernel.source, kernel.is_binary, kernel.n_cores};
+  const UOp body = flattened(sink(placeholders(arguments), std::make_shared<const KernelArg>(arg)), order);
+  return run_kernel(arguments, body, order, std::min(kernel.n_written, order.size()), options);
 }
 
 }  // namespace lathe

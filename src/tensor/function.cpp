@@ -23,17 +23,16 @@ size_t new_slot() {
 CallArg call_arg(const FunctionOptions& options) {
   CallArg arg{.name = options.name, .precompile = options.precompile, .recompute = options.recompute};
   if (!options.gradient) return arg;
-  set_gradient(arg,
-               [f = options.gradient, name = options.name](const UOp& call, const std::vector<UOp>& grads) {
-                 std::vector<Tensor> in, arguments;
-                 for (const UOp& g : grads) in.emplace_back(g);
-                 for (const UOp& a : call.srcs().subspan(1)) arguments.emplace_back(a);
-                 std::vector<UOp> out;
-                 for (const auto& g : f(in, arguments)) out.push_back(g ? g->uop() : UOp());
-                 // Memory from outside is behind the arguments.
-                 if (out.size() < arguments.size()) out.resize(arguments.size());
-                 return out;
-               });
+  set_gradient(arg, [f = options.gradient](const UOp& call, const std::vector<UOp>& grads) {
+    std::vector<Tensor> in, arguments;
+    for (const UOp& g : grads) in.emplace_back(g);
+    for (const UOp& a : call.srcs().subspan(1)) arguments.emplace_back(a);
+    std::vector<UOp> out;
+    for (const auto& g : f(in, arguments)) out.push_back(g ? g->uop() : UOp());
+    // Memory from outside is behind the arguments.
+    if (out.size() < arguments.size()) out.resize(arguments.size());
+    return out;
+  });
   return arg;
 }
 
@@ -84,9 +83,6 @@ class Outside {
 
 FunctionState::FunctionState(FunctionOptions options)
     : options_(std::move(options)), arg_(call_arg(options_)) {}
-FunctionState::~FunctionState() = default;
-FunctionState::FunctionState(FunctionState&&) noexcept = default;
-FunctionState& FunctionState::operator=(FunctionState&&) noexcept = default;
 
 const FunctionState::Traced& FunctionState::traced(
     const std::vector<Tensor>& arguments,

@@ -32,9 +32,6 @@ struct FunctionOptions {
 class FunctionState {
  public:
   explicit FunctionState(FunctionOptions options);
-  ~FunctionState();
-  FunctionState(FunctionState&&) noexcept;
-  FunctionState& operator=(FunctionState&&) noexcept;
 
   struct Traced {
     std::vector<UOp> params;       // of the arguments
@@ -62,7 +59,7 @@ class FunctionState {
 // that of the tensors of the trace, with what it holds at the call; C++ numbers, branches and knobs are as
 // they were in the trace. What it assigns to such memory (statistics, the counters of random numbers) is
 // assigned in every call. RuntimeErrors: it realizes or reads a value; it assigns to an argument; it uses
-// memory from outside though allow_implicit is false.
+// memory from outside though allow_implicit is false. While one is traced no other thread changes tensors.
 template <class F>
 class Function {
  public:

@@ -4,7 +4,6 @@
 #include "tensor/promote.h"
 #include "tensor/view.h"
 #include "uop/matcher.h"
-#include "uop/rebuild.h"
 
 #include <algorithm>
 #include <cmath>
@@ -244,64 +243,39 @@ size_t position_in_call(const UOp& u, const UOp& call) {
   return static_cast<size_t>(std::ranges::find(call.srcs().subspan(1), u.src(0)) - call.srcs().begin()) - 1;
 }
 
-// `call` for what its body needs of the arguments.
-UOp call_with_used(const List& values, const List& arguments, CallArg arg) {
-  const UOp body = sink(values);
-  Rebuilt renumbered;
-  List used;
-  for (const UOp& u : toposort(body)) {
-    if (u.op() != Op::Param || u.param().space != AddrSpace::Global) continue;
-    renumbered.set(u, param(static_cast<int>(used.size()), u.shape(), u.dtype(), u.device()));
-    used.push_back(arguments[static_cast<size_t>(u.param().slot)]);
-  }
-  const UOp made = renumbered.walk(toposort(body), [&](const UOp& u) {
-    return renumbered.contains(u) ? renumbered.of(u) : renumbered.over_sources(u);
-  });
-  return call(made, used, std::move(arg));
-}
-
 // The gradient of a function is a function, of the arguments and of what flows into its values.
 List function_gradient(const UOp& u, const List& into, const std::unordered_set<const Node*>& on_path) {
   const CallArg& arg = *u.arg_as<CallPtr>();
   const UOp& body = u.src(0);
-  List arguments(u.srcs().begin() + 1, u.srcs().end()), roots, seeds, targets, values, there;
-  std::vector<size_t> sources;  // of the targets
-  for (const UOp& p : toposort(body)) {
-    if (p.op() != Op::Param || p.param().space != AddrSpace::Global) continue;
-    sources.push_back(static_cast<size_t>(p.param().slot) + 1);
-    if (on_path.count(u.src(sources.back()).node()))
+  List arguments(u.srcs().begin() + 1, u.srcs().end()), roots, seeds, targets, values, after(1);
+  const auto source_of = [](const UOp& p) { return static_cast<size_t>(p.param().slot) + 1; };
+  for (const UOp& p : toposort(body))
+    if (p.op() == Op::Param && p.param().space == AddrSpace::Global &&
+        on_path.count(u.src(source_of(p)).node()))
       targets.push_back(p);
-    else
-      sources.pop_back();
-  }
   for (size_t i = 0; i < body.n_srcs(); i++) {
     if (!into[i]) continue;
     const UOp& v = body.src(i);
     roots.push_back(v);
     seeds.push_back(param(static_cast<int>(arguments.size()), v.shape(), v.dtype(), v.device()));
     arguments.push_back(into[i]);
-    if (!into[i].device().empty()) there.push_back(into[i]);
+    if (!into[i].device().empty()) after.push_back(into[i]);
   }
   // Arguments of their own keep the values of the body from being those of the forward pass.
-  for (size_t i = 0; arg.recompute && !there.empty() && i + 1 < u.n_srcs(); i++) {
-    const UOp base = view_base(arguments[i]);
-    if (base.device().empty()) continue;
-    there.insert(there.begin(), base);
-    arguments[i] = substitute(arguments[i], {{base, UOp::make(Op::After, DType::Void, there)}});
-    there.erase(there.begin());
+  for (size_t i = 0; arg.recompute && after.size() > 1 && i + 1 < u.n_srcs(); i++) {
+    after[0] = view_base(arguments[i]);
+    if (!after[0].device().empty())
+      arguments[i] = substitute(arguments[i], {{after[0], UOp::make(Op::After, DType::Void, after)}});
   }
   const List found = gradients(roots, seeds, targets);
-  std::vector<size_t> flows;
-  for (size_t i = 0; i < found.size(); i++) {
-    if (!found[i]) continue;
-    flows.push_back(sources[i]);
-    values.push_back(found[i]);
-  }
+  for (const UOp& g : found)
+    if (g) values.push_back(g);
   List out(u.n_srcs());
-  if (values.empty()) return out;
   const UOp made =
-      call_with_used(values, arguments, {.name = arg.name + "_gradient", .precompile = arg.precompile});
-  for (size_t i = 0; i < values.size(); i++) out[flows[i]] = call_result(made, i);
+      call(sink(values), arguments, {.name = arg.name + "_gradient", .precompile = arg.precompile});
+  size_t n = 0;
+  for (size_t i = 0; i < found.size(); i++)
+    if (found[i]) out[source_of(targets[i])] = call_result(made, n++);
   return out;
 }
 

@@ -93,11 +93,14 @@ States pending_readers(const States& live, const Writes& writes) {
 // States of memory that kernels of `graph` leave behind besides those in it: such a kernel runs once.
 std::vector<UOp> written_beside(const UOp& graph, const States& live) {
   std::unordered_set<const Node*> calls, inside;
-  for (const UOp& u : toposort(graph)) (u.op() == Op::Call ? calls : inside).insert(u.node());
+  for (const UOp& u : toposort(graph)) {
+    const auto* call = std::get_if<CallPtr>(&u.arg());
+    (call && (*call)->n_written > 1 ? calls : inside).insert(u.node());
+  }
   std::vector<UOp> nodes, out;
   if (calls.empty()) return out;
   for (const auto& s : live)
-    if (!s->is_stale && is_lazy(s->uop)) nodes.push_back(s->uop);
+    if (!s->is_stale && is_lazy(s.uop)) nodes.push_back(s.uop);
   for (const UOp& u : toposort(sink(nodes)))
     if (u.op() == Op::After && calls.count(u.src(1).node()) && !inside.count(u.node())) out.push_back(u);
   return out;

@@ -74,6 +74,15 @@ std::vector<Arg> distinct_args() {
   out.push_back(arg_of(KernelArg{"", {upcast, unroll}, {}}));
   out.push_back(arg_of(KernelArg{"", {}, Actions{}}));
   out.push_back(arg_of(KernelArg{"", {}, Actions{upcast}}));
+  out.push_back(arg_of(KernelArg{"k", {}, {}, "text"}));
+  out.push_back(arg_of(KernelArg{"k", {}, {}, "text", true}));
+  out.push_back(arg_of(KernelArg{"k", {}, {}, "text", false, 2}));
+  out.push_back(std::make_shared<const CallArg>());
+  out.push_back(std::make_shared<const CallArg>(CallArg{.name = "f"}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.n_written = 1}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.precompile = true}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.recompute = true}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.gradient_id = 1}));
   return out;
 }
 

@@ -3,6 +3,8 @@
 #include "uop/parse.h"
 #include "uop/uop.h"
 
+#include <array>
+
 #include "support/test.h"
 
 using namespace lathe;
@@ -129,6 +131,14 @@ TEST_CASE("a shared node has one line") {
 TEST_CASE("bodies of calls are part of the text") {
   const UOp buffer = new_buffer({SInt(16)}, DType::Float32, "CPU");
   check_round_trip(UOp::make(Op::Call, {kernel(), buffer, buffer}));
+  const UOp p = param(0, {SInt(16)}, DType::Float32, "CPU");
+  const UOp made =
+      call(sink(std::array{p + p, p * p}), {&buffer, 1},
+           {.name = "f", .n_written = 2, .precompile = true, .recompute = true, .gradient_id = 3});
+  check_round_trip(call_result(made, 1));
+  CHECK(call_result(made, 1).shape() == buffer.shape());
+  check_round_trip(
+      sink({&p, 1}, std::make_shared<const KernelArg>(KernelArg{"k", {}, {}, "a\n\"b\"", true, 4})));
 }
 
 TEST_CASE("renumbered buffers make prints of equal graphs equal") {
