@@ -85,7 +85,7 @@ void Tensor::set_grad(const std::optional<Tensor>& grad) {
   state_->grad = nullptr;
   if (!grad) return;
   // A state of its own: the mark must not stick to the tensor given.
-  state_->grad = std::make_shared<TensorState>(grad->uop());
+  state_->grad = TensorState::make(grad->uop());
   state_->grad->is_gradient = true;
 }
 

@@ -215,7 +215,7 @@ Tensor::Tensor() : Tensor(Scalar(0.0)) {}
 Tensor::Tensor(const Scalar& v) : Tensor(constant(v)) {}
 Tensor::Tensor(const Scalar& v, DType dtype)
     : Tensor(is_weak(dtype) ? weak_literal(v, dtype) : constant(dtype, v)) {}
-Tensor::Tensor(UOp uop) : state_(std::make_shared<TensorState>(filled_if_empty(std::move(uop)))) {}
+Tensor::Tensor(UOp uop) : state_(TensorState::make(filled_if_empty(std::move(uop)))) {}
 
 const UOp& Tensor::uop() const { return state_->node(); }
 SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_dim(dim))]; }

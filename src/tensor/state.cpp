@@ -5,7 +5,11 @@
 
 namespace lathe {
 
-TensorState::TensorState(UOp node) : uop(std::move(node)) { LiveTensors::instance().add(*this); }
+std::shared_ptr<TensorState> TensorState::make(UOp node) {
+  auto out = std::make_shared<TensorState>(std::move(node));
+  LiveTensors::instance().add(*out);  // not before it has an owner, whom other threads ask for
+  return out;
+}
 TensorState::~TensorState() { LiveTensors::instance().remove(*this); }
 
 void TensorState::stale_error() const {

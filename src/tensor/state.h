@@ -14,7 +14,8 @@ namespace lathe {
 
 // Its thread may change `uop` while others look; those ask LiveTensors.
 struct TensorState : std::enable_shared_from_this<TensorState> {
-  explicit TensorState(UOp node);
+  static std::shared_ptr<TensorState> make(UOp node);
+  explicit TensorState(UOp node) : uop(std::move(node)) {}  // for make()
   ~TensorState();
   TensorState(const TensorState&) = delete;
   TensorState& operator=(const TensorState&) = delete;

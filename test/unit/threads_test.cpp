@@ -3,8 +3,9 @@
 #include "tensor/jit.h"
 #include "unit/tensor_check.h"
 
-#include <array>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -13,44 +14,54 @@ using namespace lathe::test;
 
 namespace {
 
-// What a thread of its own makes of `f(i)` for some i.
-template <class F>
-std::array<std::vector<float>, 3> on_threads(F f) {
-  std::array<std::vector<float>, 3> out;
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < out.size(); i++) threads.emplace_back([&, i] { out[i] = f(static_cast<float>(i)); });
-  for (std::thread& t : threads) t.join();
-  return out;
-}
-
-// Fits w to 3 x; every thread has the same graphs over other memory.
-std::vector<float> fit(float first, bool is_captured) {
-  Tensor w = floats({first, 1, 2}).realize();
-  const auto body = [&](const Tensor& x) {
-    const Tensor v = w.detach();
+// Fits w to 3 x; all fits have the same graphs over other memory.
+class Fit {
+ public:
+  explicit Fit(size_t i) : w_(floats({static_cast<float>(i), 1, 2}).realize()) {}
+  Tensor step(const Tensor& x) {
+    const Tensor v = w_.detach();
     const Tensor loss = (v * x - x * 3).square().sum();
     loss.backward();
-    w.assign(w - 0.1 * *v.grad());
+    w_.assign(w_ - 0.1 * *v.grad());
     return loss;
-  };
-  auto step = jit(body);
-  for (int i = 0; i < 30; i++) {
-    const Tensor x = floats({1, 0.5, 2});
-    const Tensor loss = is_captured ? step(x) : body(x);
-    const Tensor view = w.flip(0) + 1;  // follows no assignment
-    loss.realize();
-    if (i % 10 == 9) view.realize();
   }
-  return w.to_vector<float>();
-}
+  void run(int steps, bool is_captured) {
+    for (int i = 0; i < steps; i++) {
+      const Tensor x = floats({1, 0.5, 2}), view = w_.flip(0) + 1;
+      (is_captured ? captured_(x) : step(x)).realize();
+      if (i % 10 == 9) view.realize();
+    }
+  }
+  std::vector<float> result() const { return w_.to_vector<float>(); }
+
+ private:
+  Tensor w_;
+  Jit<std::function<Tensor(const Tensor&)>> captured_{[this](const Tensor& x) { return step(x); }};
+};
 
 }  // namespace
 
 TEST_CASE("threads with tensors of their own do not see each other") {
+  constexpr size_t kThreads = 3;
   for (const bool is_captured : {false, true}) {
-    std::array<std::vector<float>, 3> alone;
-    for (size_t i = 0; i < alone.size(); i++) alone[i] = fit(static_cast<float>(i), is_captured);
-    CHECK(on_threads([&](float first) { return fit(first, is_captured); }) == alone);
+    CAPTURE(is_captured);
+    std::vector<std::vector<float>> alone, together(kThreads);
+    std::vector<std::unique_ptr<Fit>> fits;
+    for (size_t i = 0; i < kThreads; i++) {
+      Fit fit(i);
+      fit.run(30, is_captured);
+      alone.push_back(fit.result());
+      fits.push_back(std::make_unique<Fit>(i));
+      fits.back()->run(2, is_captured);  // captures: while one does, no other thread may assign
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; i++)
+      threads.emplace_back([&, i] {
+        fits[i]->run(28, is_captured);
+        together[i] = fits[i]->result();
+      });
+    for (std::thread& t : threads) t.join();
+    CHECK(together == alone);
     CHECK(std::abs(alone[0][0] - 3) < 1e-2F);
   }
 }
