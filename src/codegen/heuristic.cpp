@@ -6,6 +6,7 @@
 #include "codegen/stage.h"
 
 #include <algorithm>
+#include <set>
 
 namespace lathe {
 namespace {
@@ -46,7 +47,9 @@ class Heuristic {
   UOp run() {
     refresh();
     if (target_.work_groups) return run_on_work_groups();
-    choose_vector();
+    for (const UOp& r : axes_)
+      has_outer_reductions_ = has_outer_reductions_ || (is_output(r) && !in_all_reductions(r));
+    choose_vectors();
     choose_tile();
     unroll_reductions();
     order_loops();
@@ -61,7 +64,7 @@ class Heuristic {
     constexpr int64_t kFew = 2048, kPerTile = 32;
     const int64_t outputs = n_outputs();
     if (outputs <= kFew && share_reductions()) return body_;
-    if (outputs >= kFew) choose_vector();
+    if (outputs >= kFew) choose_vectors();
     if (outputs >= kFew * kPerTile) choose_tile();
     unroll_reductions();
     choose_items();
@@ -153,43 +156,70 @@ class Heuristic {
     return score;
   }
 
-  // A reduction whose value holds another reduction, or one that sits in the value of another, keeps plain
-  // loops.
+  // A reduction whose value holds another one for each of its steps, or one that sits in the loop of another,
+  // keeps plain loops.
   bool in_nested_reduce(const UOp& r) const {
     for (const UOp& u : toposort(body_)) {
       if (u.op() != Op::Reduce) continue;
       if (std::ranges::find(u.srcs().subspan(1), r) == u.srcs().end()) continue;
       if (open_axis(u, AxisType::Reduce)) return true;
       for (const UOp& below : toposort(u.src(0)))
-        if (below.op() == Op::Reduce) return true;
+        if (below.op() == Op::Reduce && is_open(below, r)) return true;
     }
     return false;
   }
 
-  void choose_vector() {
-    const UOp* best = nullptr;
+  // A reduction that does not depend on an output loop comes before it, and is done once as long as the loops
+  // that it does depend on are further out.
+  bool in_all_reductions(const UOp& r) const {
+    return std::ranges::all_of(toposort(body_), [&](const UOp& u) {
+      return u.op() != Op::Reduce || u.ranges().empty() || is_open(u, r);
+    });
+  }
+
+  // Whether a loop that `r` is in has lanes.
+  bool in_vector_nest(const UOp& r) const {
+    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
+      return (u.op() == Op::Reduce || u.op() == Op::End) && is_open(u.src(0), r) &&
+             open_axis(u.src(0), AxisType::Vector);
+    });
+  }
+
+  // The axis that gains most by lanes, of those in loop nests without; null when there is none.
+  UOp best_vector_axis(const std::set<int>& tried) const {
+    UOp best;
     double best_score = 0;
     for (const UOp& r : axes_) {
-      if (size_of(r) < 2 || (is_reduce(r) && in_nested_reduce(r))) continue;
+      if (size_of(r) < 2 || tried.contains(r.range().id) || !(is_output(r) || is_reduce(r))) continue;
+      if ((is_reduce(r) && in_nested_reduce(r)) || in_vector_nest(r)) continue;
       double score = vector_score(r);
       if (is_reduce(r)) score *= 0.75;  // lanes of a sum have to be folded
       if (score > best_score) {
         best_score = score;
-        best = &r;
+        best = r;
       }
     }
-    if (!best) return;
+    return best;
+  }
+
+  // A loop nest has one vector axis. The best of all shapes what follows.
+  void choose_vectors() {
     int64_t widest = 4;
     for (const KernelAccess& a : accesses_) widest = std::max(widest, item_size(a.dtype));
     const int64_t lanes = std::max<int64_t>(2, target_.vector_bits / 8 / widest);
-    const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(*best) ? (has_reuse() ? 1 : 4) : 2;
-    const int64_t n = best_lanes(size_of(*best), registers * lanes, lanes);
-    // Work items that load lane by lane gain nothing from vectors.
-    if (!n || (target_.work_groups && (n & (n - 1)))) return;
-    lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
-    on_reduce_ = is_reduce(*best);
-    vector_loop_ = apply(ActionKind::Vector, best->range().id, n);
-    vectorised_ = true;
+    std::set<int> tried;
+    while (const UOp r = best_vector_axis(tried)) {
+      tried.insert(r.range().id);
+      const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(r) ? (has_reuse() ? 1 : 4) : 2;
+      const int64_t n = best_lanes(size_of(r), registers * lanes, lanes);
+      // Work items that load lane by lane gain nothing from vectors.
+      if (!n || (target_.work_groups && (n & (n - 1)))) continue;
+      const int rest = apply(ActionKind::Vector, r.range().id, n);
+      if (std::exchange(vectorised_, true)) continue;
+      lanes_per_vector_ = std::max<int64_t>(1, n / lanes);
+      on_reduce_ = is_reduce(r);
+      vector_loop_ = rest;
+    }
   }
 
   // Some load is the same for all steps of some output loop.
@@ -198,11 +228,12 @@ class Heuristic {
                                [&](const UOp& r) { return is_output(r) && size_of(r) > 1 && reuse(r) > 0; });
   }
 
-  // Trips of loads inside reductions that an output loop repeats without need.
+  // Trips of loads inside reductions that an output loop repeats without need. Reductions outside of the loop
+  // it does not repeat, and tiles would move them inside.
   double reuse(const UOp& r) const {
     double saved = 0;
     for (const KernelAccess& a : accesses_) {
-      if (a.is_store) continue;
+      if (a.is_store || has_outer_reductions_) continue;
       const auto s = stride_of(a, r);
       if (s && *s == 0) saved += a.trips;
     }
@@ -271,6 +302,7 @@ class Heuristic {
     if (work < kThreadWork) return;
     for (const UOp& r : axes_) {
       if (!is_output(r) || !r.src(0).is_const()) continue;
+      if (has_outer_reductions_ && !in_all_reductions(r)) continue;
       int64_t parts = size_of(r) % target_.max_threads == 0 ? target_.max_threads : 0;
       if (!parts) parts = divisor(size_of(r), 4 * target_.max_threads);
       if (parts < target_.max_threads) continue;
@@ -301,6 +333,7 @@ class Heuristic {
   std::vector<KernelAccess> accesses_;
   int64_t copies_ = 1;
   int64_t lanes_per_vector_ = 1;
+  bool has_outer_reductions_ = false;  // some output loop does not repeat some reduction
   bool vectorised_ = false;
   bool on_reduce_ = false;
   int vector_loop_ = -1;  // what is left of the vector axis

@@ -172,8 +172,79 @@ class Assigner {
   std::unordered_map<const Node*, std::vector<Demand>> demands_;
 };
 
+// Finds the kept values that one kernel reads in loops that begin with theirs: reductions of such loops can
+// be done there, once, before the loops further in. Every step of a softmax is one.
+class LoopSharing {
+ public:
+  explicit LoopSharing(RangePlan& plan) : plan_(plan) {}
+
+  void run() {
+    for (const auto& [node, at] : plan_.ranges) {
+      size_t n = 0;
+      if (at.kept)
+        for (const UOp& c : at.out)
+          if (c.op() == Op::Range) loops_.emplace(c.node(), Loop{node, n++});
+    }
+    for (size_t k = plan_.order.size(); k-- > 0;) {  // readers first
+      const UOp& u = plan_.order[k];
+      const auto found = plan_.ranges.find(u.node());
+      if (found != plan_.ranges.end()) visit(u, found->second);
+    }
+  }
+
+ private:
+  struct Loop {
+    const Node* value;  // whose it is
+    size_t depth;
+  };
+  struct Surroundings {
+    const Node* kernel;  // the kept value that is computed there in the end
+    size_t loops;        // its first ones are those of the value in question
+  };
+
+  void visit(const UOp& u, ValueRanges& at) {
+    if (at.kept) {
+      const auto around = around_.find(u.node());
+      if (at.removable && around != around_.end()) at.shared_loops = around->second.loops;
+      if (!at.shared_loops) around_[u.node()] = {u.node(), 0};
+    }
+    const auto srcs = flow_sources(u);
+    for (size_t i = u.op() == Op::Store ? 1 : 0; i < srcs.size(); i++) {  // the target of a Store is not read
+      const auto source = plan_.ranges.find(srcs[i].node());
+      if (source == plan_.ranges.end() || !source->second.kept) continue;
+      const Surroundings here = surroundings(source->second.out, source_coords(u, at, i));
+      const auto [entry, is_first] = around_.emplace(source->first, here);
+      Surroundings& all = entry->second;
+      if (!is_first) all.loops = all.kernel == here.kernel ? std::min(all.loops, here.loops) : 0;
+    }
+  }
+
+  // Where a reader is that asks for `coords` of a value with loops over `own`.
+  Surroundings surroundings(const Coords& own, const Coords& coords) const {
+    const Node* reader = nullptr;
+    size_t depth = 0;
+    for (size_t i = 0; i < own.size(); i++) {
+      if (own[i].op() != Op::Range) continue;
+      const auto loop = loops_.find(coords[i].node());
+      if (loop == loops_.end() || loop->second.depth != depth || (reader && loop->second.value != reader))
+        break;
+      reader = loop->second.value;
+      depth++;
+    }
+    return {reader ? around_.at(reader).kernel : nullptr, depth};
+  }
+
+  RangePlan& plan_;
+  std::unordered_map<const Node*, Loop> loops_;
+  std::unordered_map<const Node*, Surroundings> around_;  // of kept values
+};
+
 }  // namespace
 
-RangePlan assign_ranges(std::span<const UOp> roots) { return Assigner(roots).run(); }
+RangePlan assign_ranges(std::span<const UOp> roots) {
+  RangePlan plan = Assigner(roots).run();
+  LoopSharing(plan).run();
+  return plan;
+}
 
 }  // namespace lathe

@@ -10,9 +10,10 @@ namespace lathe {
 struct ValueRanges {
   Coords
       out;  // one coordinate an axis: a Range, 0 on size-1 axes, or an expression inherited from a consumer
-  Coords reduce;          // Ranges of a Reduce node
-  bool kept = false;      // starts its own ranges; becomes a kernel unless it is cheap to recompute
-  bool removable = true;  // false where memory was asked for
+  Coords reduce;            // Ranges of a Reduce node
+  bool kept = false;        // starts its own ranges; becomes a kernel unless it is cheap to recompute
+  bool removable = true;    // false where memory was asked for
+  size_t shared_loops = 0;  // of its loops, those that the one kernel that reads it begins with
 };
 
 struct RangePlan {

@@ -33,13 +33,18 @@ bool is_buffer(const UOp& u) {
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
 
-// Values that a reduction to one value may fold to be computed in each of its readers, by each thread
-// of them: a CPU has few threads, a GPU one for every output.
-int64_t longest_repeated_reduction(const std::string& device) {
-  const bool few_threads =
-      device.starts_with("CPU") || device.starts_with("NULL") || device.starts_with("INTERP");
-  return few_threads ? 4096 : 32;
+// A CPU has few threads, a GPU one for every output.
+bool has_few_threads(const std::string& device) {
+  return device.starts_with("CPU") || device.starts_with("NULL") || device.starts_with("INTERP");
 }
+
+// Values that a reduction to one value may fold to be computed in each of its readers, by each thread of
+// them.
+int64_t longest_repeated_reduction(const std::string& device) { return has_few_threads(device) ? 4096 : 32; }
+
+// Loops that a kernel with reductions inside of them is split over, and the work that needs no split.
+constexpr double kMinSharedLoops = 32;
+constexpr double kMaxUnsplitWork = 1 << 15;
 
 class Builder {
  public:
@@ -80,7 +85,7 @@ class Builder {
     v.expr = clean(v.expr);
     for (const UOp& c : at.out)
       if (c.op() == Op::Range) v.loop_ranges.push_back(c);
-    if (at.removable && cheap(v.expr, v.loop_ranges, u.device())) {
+    if (at.removable && cheap(v, at.shared_loops, u.device())) {
       v.inlined = true;
       return;
     }
@@ -152,16 +157,21 @@ class Builder {
     return out;
   }
 
-  // True when computing the value again is better than keeping it: few inputs and no reduction over memory,
-  // except a short one that no loop of a reader has to repeat.
-  static bool cheap(const UOp& e, const std::vector<UOp>& loops, const std::string& device) {
+  // True when computing the value in its readers is better than keeping it: few inputs, unless the one reader
+  // does it once, and no reduction over memory, except those that no loop has to repeat and short ones.
+  static bool cheap(const Value& v, size_t shared, const std::string& device) {
+    const std::span<const UOp> loops = v.loop_ranges;
     const int64_t most = loops.empty() ? longest_repeated_reduction(device) : 0;
+    const auto may_move = [&](const UOp& reduce) {
+      return steps_of(reduce, most) <= most ||
+             (has_few_threads(device) && streams(reduce, loops.first(shared)));
+    };
     std::unordered_set<const Node*> buffers;
-    std::unordered_set<const Node*> reducing;  // nodes below some Reduce that is not short
-    const std::vector<UOp> order = toposort(e);
+    std::unordered_set<const Node*> reducing;  // nodes below some Reduce that has to stay
+    const std::vector<UOp> order = toposort(v.expr);
     for (size_t k = order.size(); k-- > 0;) {
       const UOp& u = order[k];
-      const bool inside = reducing.contains(u.node()) || (u.op() == Op::Reduce && steps_of(u, most) > most);
+      const bool inside = reducing.contains(u.node()) || (u.op() == Op::Reduce && !may_move(u));
       if (is_buffer(u)) {
         if (inside) return false;
         buffers.insert(u.node());
@@ -169,7 +179,27 @@ class Builder {
       if (inside)
         for (const UOp& s : u.srcs()) reducing.insert(s.node());
     }
-    return buffers.size() <= kMaxInlinedBuffers;
+    return buffers.size() <= kMaxInlinedBuffers || (shared && shared == loops.size());
+  }
+
+  // True when a reduction may run inside of `loops`, the first ones of a kernel: nothing repeats it there,
+  // each of its steps takes new elements of some memory, so that tiles over several loops (a matmul's) would
+  // save nothing, and threads find enough of the loops.
+  static bool streams(const UOp& reduce, std::span<const UOp> loops) {
+    const auto among = [](std::span<const UOp> some, const Node* r) {
+      return std::ranges::any_of(some, [&](const UOp& u) { return u.node() == r; });
+    };
+    if (!std::ranges::all_of(reduce.ranges(), [&](const Node* r) { return among(loops, r); })) return false;
+    const RangeSet& all = reduce.src(0).ranges();
+    double steps = 1, work = 1;
+    for (const UOp& r : loops) steps *= static_cast<double>(SInt(r.src(0)).vmax());
+    for (const Node* r : all) work *= static_cast<double>(SInt(UOp(r).src(0)).vmax());
+    if (loops.empty() || (steps < kMinSharedLoops && work > kMaxUnsplitWork)) return false;
+    return std::ranges::any_of(toposort(reduce.src(0)), [&](const UOp& u) {
+      const RangeSet& own = u.ranges();
+      return u.op() == Op::Load &&
+             std::ranges::all_of(all, [&](const Node* r) { return std::ranges::find(own, r) != own.end(); });
+    });
   }
 
   // Values folded by a Reduce, nested ones included; anything above `most` when there are more.
