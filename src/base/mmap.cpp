@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -36,8 +37,8 @@ class Descriptor {
   int number_;
 };
 
-int open_for_reading(const std::string& path, struct stat& info) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+int open_existing(const std::string& path, struct stat& info, int flags = O_RDONLY) {
+  int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (descriptor < 0) file_error("open", path, errno);
   if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {
     int code = S_ISDIR(info.st_mode) ? EISDIR : errno;
@@ -49,17 +50,21 @@ int open_for_reading(const std::string& path, struct stat& info) {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path, Mode mode) : path_(path) {
+MappedFile::MappedFile(const std::string& path, Mode mode, std::size_t at_least) : path_(path) {
   struct stat info = {};
-  Descriptor file(open_for_reading(path, info));
+  const bool is_shared = mode == Mode::Shared;
+  Descriptor file(open_existing(path, info, is_shared ? O_RDWR | (at_least ? O_CREAT : 0) : O_RDONLY));
   // Zero bytes cannot be mapped, and pipes and devices have no size.
   if (!S_ISREG(info.st_mode)) file_error("map", path, ENODEV);
-  if (info.st_size == 0) return;
   auto size = static_cast<std::size_t>(info.st_size);
+  if (size < at_least && ::ftruncate(file.number(), static_cast<off_t>(at_least)) != 0)
+    file_error("grow", path, errno);
+  size = std::max(size, at_least);
+  if (size == 0) return;
   // Without a reserve, a file larger than memory can be mapped for writing, too.
-  void* start = mode == Mode::ReadOnly ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number(), 0)
-                                       : ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                                MAP_PRIVATE | MAP_NORESERVE, file.number(), 0);
+  const int access = mode == Mode::ReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int kind = mode == Mode::CopyOnWrite ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+  void* start = ::mmap(nullptr, size, access, kind, file.number(), 0);
   if (start == MAP_FAILED) file_error("map", path, errno);
   bytes_ = {static_cast<const std::byte*>(start), size};
 }
@@ -159,7 +164,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 
 std::string read_file(const std::string& path) {
   struct stat info = {};
-  Descriptor file(open_for_reading(path, info));
+  Descriptor file(open_existing(path, info));
   std::string text;
   // The size is a hint: files under /proc report none, and a file may grow while it is read.
   std::size_t used = 0;

@@ -13,14 +13,15 @@ namespace lathe {
 
 // All of these throw a UserError of kind Runtime that names the path and the system's reason.
 
-// A file's bytes, mapped until the object dies: read-only, or CopyOnWrite for memory that may be written
-// while the file stays as it is. The mapping survives a rename or removal of the file; a file that someone
-// truncates meanwhile faults on access, as with any mapping.
+// A file's bytes, mapped until the object dies: ReadOnly; CopyOnWrite for memory that may be written while
+// the file stays as it is; or Shared: what is written is in the file, which is made and grown to hold
+// `at_least` bytes. The mapping survives a rename or removal of the file; a file that someone truncates
+// meanwhile faults on access, as with any mapping.
 class MappedFile {
  public:
-  enum class Mode : std::uint8_t { ReadOnly, CopyOnWrite };
+  enum class Mode : std::uint8_t { ReadOnly, CopyOnWrite, Shared };
   MappedFile() = default;
-  explicit MappedFile(const std::string& path, Mode mode = Mode::ReadOnly);
+  explicit MappedFile(const std::string& path, Mode mode = Mode::ReadOnly, std::size_t at_least = 0);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

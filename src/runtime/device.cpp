@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,8 @@ std::span<const DeviceKind> device_kinds() {
   return kKinds;
 }
 
+constexpr std::string_view kDisk = "DISK:";
+
 struct ParsedName {
   const DeviceKind* kind;
   std::string_view renderer;  // "" where the kind has none
@@ -56,7 +59,8 @@ std::string upper(std::string_view text) {
 [[noreturn]] void unknown_device(std::string_view name) {
   std::string known;
   for (const std::string& one : known_devices()) known += (known.empty() ? "" : ", ") + one;
-  value_error("unknown device \"{}\"; known: {}, each also with an index, as in CPU:1", name, known);
+  value_error("unknown device \"{}\"; known: {}, each also with an index, as in CPU:1, and DISK:PATH", name,
+              known);
 }
 
 std::optional<int> parse_index(std::string_view text) {
@@ -68,6 +72,10 @@ std::optional<int> parse_index(std::string_view text) {
 }
 
 ParsedName parse_name(std::string_view name) {
+  if (upper(name.substr(0, kDisk.size())) == kDisk && name.size() > kDisk.size()) {
+    const auto path = std::filesystem::absolute(name.substr(kDisk.size())).lexically_normal();
+    return {&device_kinds()[0], "LLVM", 0, std::string(kDisk) + path.string()};
+  }
   std::vector<std::string> parts;
   for (size_t at = 0; at <= name.size();) {
     size_t end = std::min(name.find(':', at), name.size());
@@ -120,7 +128,7 @@ Device& device(std::string_view name) {
     if (found != all.by_name.end()) return *found->second;
   }
   ParsedName parsed = parse_name(name);
-  if (parsed.kind->is_real && knob(Knob::ALLOW_DEVICE_USAGE) == 0)
+  if (parsed.kind->is_real && !is_disk(parsed.canonical) && knob(Knob::ALLOW_DEVICE_USAGE) == 0)
     user_runtime_error("usage of device {} disallowed (ALLOW_DEVICE_USAGE is 0)", parsed.canonical);
   std::unique_lock lock(all.mutex);
   auto found = all.by_name.find(parsed.canonical);
@@ -130,6 +138,8 @@ Device& device(std::string_view name) {
             .first;
   return *all.by_name.emplace(name, found->second).first->second;
 }
+
+bool is_disk(std::string_view name) { return name.starts_with(kDisk); }
 
 Device& default_device() {
   std::string_view wanted = knob_str(Knob::DEV);

@@ -45,6 +45,10 @@ class Device {
 // kinds.
 std::string canonical_device_name(std::string_view name);
 
+// Whether a canonical name is that of a file, "DISK:/absolute/path". Its device is a CPU: the caller maps the
+// file for buffers that are meant to be in it, all others are in memory.
+bool is_disk(std::string_view name);
+
 // The device of that name, made on first use and kept for the life of the process. Any index gives a device
 // of its own. Thread-safe.
 Device& device(std::string_view name);

@@ -58,18 +58,14 @@ UOp store_below_bitcast(const UOp& u) {
   for (; is_movement(at.op()) || at.op() == Op::Detach; at = at.src(0)) views.push_back(at);
   if (at.op() != Op::Bitcast) return {};
   const DType seen = at.dtype(), stored = at.src(0).dtype();
-  const bool resizes = item_size(seen) != item_size(stored);
-  if (resizes && !views.empty())
-    user_runtime_error("cannot write part of a bitcast view of another element size");
+  CHECK(item_size(seen) == item_size(stored), "a store through a bitcast to elements of another size");
   UOp target = at.src(0);
   for (size_t i = views.size(); i-- > 0;) {
     SmallVec<UOp, 3> srcs(views[i].srcs().begin(), views[i].srcs().end());
     srcs[0] = target;
     target = views[i].with_srcs({srcs.data(), srcs.size()});
   }
-  UOp value = cast(u.src(1), seen);
-  if (resizes) value = broadcast_to(value, at.shape());
-  return store(target, bitcast(value, stored));
+  return store(target, bitcast(cast(u.src(1), seen), stored));
 }
 
 }  // namespace lathe

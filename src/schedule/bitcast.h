@@ -8,8 +8,8 @@ namespace lathe {
 // equal sizes.
 UOp lower_resizing_bitcast(const UOp& bitcast);
 
-// A Store whose target is a bitcast view stores the bitcast value into what the view shows. Null for other
-// targets.
+// A Store whose target is a bitcast view, of elements of one size, stores the bitcast value into what the
+// view shows. Null for other targets.
 UOp store_below_bitcast(const UOp& store);
 
 }  // namespace lathe

@@ -1,4 +1,5 @@
 // Tensors from data, values and number sequences.
+#include "base/mmap.h"
 #include "engine/realize.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
@@ -61,6 +62,17 @@ Tensor Tensor::from_blob(void* memory, const Shape& shape, DType dtype, const st
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
   if (lathe::prod(shape) == SInt(0)) return constant_of(shape, 0, dtype);
   return Tensor(buffer_over(memory, shape, dtype, place(device), std::move(owner)));
+}
+
+Tensor Tensor::from_file(const std::string& path, DType dtype) {
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  const auto file = std::make_shared<MappedFile>(path, MappedFile::Mode::Shared);
+  const size_t width = static_cast<size_t>(item_size(dtype)), n = file->size() / width;
+  if (n * width != file->size())
+    value_error("{} has {} bytes, which is no multiple of the {} of {}", path, file->size(), width,
+                dtype_text(dtype));
+  return from_blob(const_cast<std::byte*>(file->bytes().data()), {SInt(static_cast<int64_t>(n))}, dtype,
+                   "DISK:" + path, file);
 }
 
 Tensor Tensor::from(const NestedData& data, const TensorOptions& options) {

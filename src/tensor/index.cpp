@@ -1,5 +1,6 @@
 // Indexing: slices and positions are movement, integer tensors become one-hot masks that the compiler turns
 // into loads.
+#include "runtime/device.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
 #include "tensor/select.h"
@@ -331,14 +332,18 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
   if (same_type.dtype() != dtype())
     user_runtime_error("setitem dtype mismatch: {} != {}", dtype_text(dtype()), dtype_text(value.dtype()));
   const Gathers g(axes);
+  if (!g.dims.empty() && is_disk(device()))
+    user_runtime_error(
+        "advanced setitem is not supported for DISK tensors; set them on the CPU and assign the whole");
   const Tensor written = g.dims.empty() ? same_type.expand(view.shape()) : merge_selected(view, g, same_type);
   if (view.numel() == SInt(0)) return;
   const UOp base = view_base(uop());
-  if (is_storage(base) && pads(view.uop(), base)) {
+  const UOp resize = outer_resize(uop()), whole = resize ? resize : base;
+  if (is_storage(base) && pads(view.uop(), whole)) {
     // A step that does not divide its axis shows elements that are not in memory: all of the memory is
     // written.
-    const Tensor inside(invert_view(view.uop(), base, written.uop()));
-    Tensor(base).write(Tensor(view_mask(view.uop(), base)).where(inside, Tensor(base)).uop(), false);
+    const Tensor inside(invert_view(view.uop(), whole, written.uop()));
+    Tensor(whole).write(Tensor(view_mask(view.uop(), whole)).where(inside, Tensor(whole)).uop(), false);
     return;
   }
   if (is_storage(base)) {

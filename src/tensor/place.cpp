@@ -1,5 +1,6 @@
 #include "tensor/place.h"
 
+#include "base/mmap.h"
 #include "engine/realize.h"
 #include "runtime/device.h"
 #include "schedule/schedule.h"
@@ -9,6 +10,18 @@
 #include <algorithm>
 
 namespace lathe {
+namespace {
+
+// The first bytes of the file that a device "DISK:PATH" names; it is made, and grows, where it has to.
+UOp in_file(const Shape& shape, DType dtype, const std::string& device) {
+  const int64_t bytes = prod(shape).value() * item_size(dtype);
+  if (bytes == 0) return new_buffer(shape, dtype, device);
+  const auto file = std::make_shared<MappedFile>(device.substr(device.find(':') + 1),
+                                                 MappedFile::Mode::Shared, static_cast<size_t>(bytes));
+  return buffer_over(const_cast<std::byte*>(file->bytes().data()), shape, dtype, device, file);
+}
+
+}  // namespace
 
 std::string place(const std::string& device) {
   if (device.empty()) return default_device_name();
@@ -23,10 +36,11 @@ std::string place(const std::string& device) {
 
 UOp uninitialized(const Shape& shape, DType dtype, const std::string& device, std::optional<int> axis) {
   if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
-  const std::vector<std::string> devices = split_devices(device);
-  if (devices.size() == 1) return new_memory(shape, dtype, device);
   Shape most;
   for (const SInt& d : shape) most.push_back(SInt(d.vmax()));
+  const std::vector<std::string> devices = split_devices(device);
+  if (is_disk(device)) return shrink(in_file(most, dtype, device), Shape(most.size(), SInt(0)), shape);
+  if (devices.size() == 1) return new_memory(shape, dtype, device);
   Shape local = most;
   if (axis) {
     SInt& size = local[static_cast<size_t>(*axis)];

@@ -2,6 +2,7 @@
 #include "engine/realize.h"
 
 #include "engine/recording.h"
+#include "runtime/device.h"
 #include "tensor/pending.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
@@ -137,6 +138,12 @@ UOp filled_if_empty(UOp u) {
   return u;
 }
 
+// Constants are on every device.
+UOp copied(const UOp& u, const std::string& device) {
+  const bool is_there = u.device().empty() || u.device() == device;
+  return is_there ? u : UOp::make(Op::Copy, {u}, DeviceArg(device));
+}
+
 }  // namespace
 
 namespace {
@@ -149,7 +156,7 @@ void run(std::vector<UOp> roots) {
   std::vector<UOp> needed;
   for (UOp& r : roots)
     if (is_lazy(r) && std::find(needed.begin(), needed.end(), r) == needed.end())
-      needed.push_back(std::move(r));
+      needed.push_back(is_storage(view_base(r)) ? view_base(r) : std::move(r));
   if (needed.empty()) return;
   if (t_traced)
     user_runtime_error("function {} is traced: values cannot be realized or read inside of it", *t_traced);
@@ -312,6 +319,8 @@ void Tensor::write(const UOp& given, bool is_temporary) {
   if (is_weak(value.dtype()) && join(value.dtype(), target.dtype()) == target.dtype())
     value = lathe::cast(value, target.dtype());
   if (!(value.shape() == target.shape())) value = Tensor(value).expand(target.shape()).uop();
+  const bool on_disk = is_disk(target.device());
+  if (on_disk) value = copied(value, target.device());
   if (!value.device().empty() && !target.device().empty() && value.device() != target.device())
     user_runtime_error("assign device mismatch {} != {}", target.device(), value.device());
   if (value.dtype() != target.dtype())
@@ -332,8 +341,16 @@ void Tensor::write(const UOp& given, bool is_temporary) {
   }
   if (repeats_elements(target, base))
     user_runtime_error("cannot assign to an expanded view: its elements share memory");
+  // What resizes elements is written as a whole, and so as elements of what is below.
+  while (const UOp whole = outer_resize(target)) {
+    if (!(target == whole))
+      value = lathe::where(view_mask(target, whole), invert_view(target, whole, value), whole);
+    target = whole.src(0);
+    value = lathe::bitcast(value, target.dtype());
+  }
   const UOp after = UOp::make(Op::After, {base, store(target, value)});
   move_views(base, after);
+  if (on_disk) run({after});
 }
 
 Tensor& Tensor::assign(const Tensor& x) & {
@@ -354,7 +371,7 @@ Tensor& Tensor::replace(const Tensor& x) {
 
 Tensor Tensor::clone(const std::string& device) const {
   const std::string where = place(device.empty() ? this->device() : device);
-  Tensor out(stored(to(where).uop(), where));
+  Tensor out(stored(copied(uop(), where), where));
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).clone(device));
   return out;
@@ -373,7 +390,8 @@ Tensor Tensor::contiguous_backward() const { return Tensor(UOp::make(Op::Contigu
 Tensor Tensor::to(const std::string& device) const {
   const std::string where = place(device);
   if (this->device().empty() || this->device() == where) return *this;
-  Tensor out(UOp::make(Op::Copy, {uop()}, DeviceArg(where)));
+  const UOp copy = copied(uop(), where);
+  Tensor out(is_disk(where) ? stored(copy, where) : copy);
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).to(where));
   return out;

@@ -112,6 +112,10 @@ class Tensor {
   // `owner` holds it. ValueError on devices whose memory the host does not see.
   static Tensor from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device = "",
                           std::shared_ptr<const void> owner = nullptr);
+  // What is in a file, on the device "DISK:PATH": reads go to the mapped file, and what is assigned is in it
+  // when the call returns. RuntimeError where the file cannot be opened for both, ValueError where its size
+  // is no multiple of the dtype's. `empty` and `clone` on such a device make the file and let it grow.
+  static Tensor from_file(const std::string& path, DType dtype = DType::UInt8);
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
   // Scratch: what is in it before something is written is not specified.
   static Tensor invalids(const Shape& shape, const TensorOptions& options = {}) {

@@ -8,10 +8,7 @@
 namespace lathe {
 namespace {
 
-bool is_view_op(const UOp& u) {
-  return is_movement(u.op()) || u.op() == Op::Detach ||
-         (u.op() == Op::Bitcast && item_size(u.dtype()) == item_size(u.src(0).dtype()));
-}
+bool is_view_op(const UOp& u) { return is_movement(u.op()) || u.op() == Op::Detach || u.op() == Op::Bitcast; }
 
 // The ops between base (not included) and view, from the base outwards.
 std::vector<UOp> view_chain(const UOp& view, const UOp& base) {
@@ -29,6 +26,12 @@ UOp view_base(const UOp& u) {
   const UOp* at = &u;
   while (is_view_op(*at)) at = &at->src(0);
   return *at;
+}
+
+UOp outer_resize(const UOp& view) {
+  for (UOp u = view; is_view_op(u); u = u.src(0))
+    if (u.op() == Op::Bitcast && item_size(u.dtype()) != item_size(u.src(0).dtype())) return u;
+  return {};
 }
 
 bool is_in_memory(const UOp& base) {

@@ -8,6 +8,8 @@ namespace lathe {
 
 // The node under movement ops, Detach and Bitcast.
 UOp view_base(const UOp& u);
+// The outermost Bitcast of a view to elements of another size; null when there is none.
+UOp outer_resize(const UOp& view);
 // Memory: a Buffer or Param, or a Multi of such.
 bool is_in_memory(const UOp& base);
 // Memory, or a later state of memory: the After of an assignment to it.
@@ -28,7 +30,7 @@ bool covers_base(const UOp& view, const UOp& base);
 UOp apply_view(const UOp& view, const UOp& base, const UOp& other);
 // `x`, shaped like the view, moved back to the base's shape; zeros where the view shows nothing.
 UOp invert_view(const UOp& view, const UOp& base, const UOp& x);
-// A bool of the base's shape: which elements the view shows.
+// A bool of the base's shape: which elements the view, in which none has another size, shows.
 UOp view_mask(const UOp& view, const UOp& base);
 
 // Values of movement ops run backwards, also the gradients of these ops: `x` has the shape of `op_node`.

@@ -60,6 +60,18 @@ Rows values() {
           [] { return Arrays{{{3}, {1, 256, 65535}}, {{3, 2}, {1, 0, 0, 1, -1, -1}}}; })
           .gives({DType::UInt16, DType::Int8}),
       Row(
+          "from_file", {},
+          [] {
+            const test::TempDir folder;
+            Tensor file =
+                Tensor::empty({4}, {.dtype = DType::Int32, .device = "DISK:" + folder.file("data")});
+            file.assign(Tensor::from({1, 2, 3, 4}));
+            return Tensors{Tensor::from_file(folder.file("data"), DType::Int32).clone("CPU"),
+                           Tensor::from_file(folder.file("data"), DType::Int16).clone("CPU")};
+          },
+          [] { return Arrays{{{4}, {1, 2, 3, 4}}, {{8}, {1, 0, 2, 0, 3, 0, 4, 0}}}; })
+          .gives({DType::Int32, DType::Int16}),
+      Row(
           "from_blob", {},
           [] {
             static std::vector<int32_t> data;

@@ -185,6 +185,21 @@ TEST_CASE("caches, each filled from the one before") {
   check_values(caches[4], {0, 0, 16, 32, 0, 0, 0, 0});
 }
 
+TEST_CASE("layers that share contiguous values") {
+  std::vector<Tensor> wanted;
+  Tensor x = floats({1, 2});
+  for (int i = 0; i < 16; i++) {
+    Tensor cache = Tensor::zeros({4, 2}).realize();
+    x = (x + 1).contiguous();
+    cache.set({1}, x);
+    x = x + cache.at(1);
+    wanted.push_back(cache);
+  }
+  wanted.push_back(x);
+  CHECK(kernels_of(wanted) <= 33);
+  check_values(wanted[1], {0, 0, 5, 7, 0, 0, 0, 0});
+}
+
 TEST_CASE("what is written over unread is not written") {
   Tensor x = Tensor::zeros({4});
   x.assign(Tensor::constant_of({4}, 1.0, DType::Float32));
@@ -228,6 +243,13 @@ TEST_CASE("its own contents") {
 }
 
 TEST_CASE("contiguous values go straight into the memory they are assigned to") {
+  for (bool is_initialised : {false, true}) {
+    Tensor nested = Tensor::ones({4});
+    if (is_initialised) nested.realize();
+    nested.assign((nested + 1).contiguous().contiguous());
+    CHECK(kernels_of({nested}) <= (is_initialised ? 1 : 2));
+    check_values(nested, {2, 2, 2, 2});
+  }
   Tensor x = floats({1, 2});
   x.assign((x + 1).contiguous());
   CHECK(kernels_of({x}) == 1);
@@ -263,6 +285,28 @@ TEST_CASE("bitcast views of memory") {
   check_values(number, {1, 3});
 }
 
+TEST_CASE("bitcast views of elements of another size") {
+  Tensor x = ints({1, 2});
+  const UOp buffer = x.uop();
+  Tensor bytes = x.bitcast(DType::UInt8);
+  x += 0x100;
+  CHECK(bytes.to_vector<int>() == std::vector{1, 1, 0, 0, 2, 1, 0, 0});
+  bytes.set({Slice{0, 2}}, 0);
+  bytes.at(7).assign(1);
+  CHECK(kernels_of({x}) <= 2);
+  check_values(x, {0, 0x01000102});
+  CHECK(x.uop() == buffer);
+  bytes.set({Slice{none, none, 3}}, 9);  // the last step ends outside
+  check_values(x, {0x09000009, 0x01090102});
+  bytes.realize();
+  bytes.assign(bytes.flip(0));
+  check_values(x, {0x02010901, 0x09000009});
+  Tensor raw = Tensor::from(std::vector<uint8_t>(8, 1));
+  raw.bitcast(DType::Float32).set({1}, 1.5);
+  raw.bitcast(DType::UInt16).bitcast(DType::Float32).at(0).assign(-2.0);
+  CHECK(raw.to_vector<int>() == std::vector{0, 0, 0, 0xc0, 0, 0, 0xc0, 0x3f});
+}
+
 TEST_CASE("an optimiser's pattern gives the values of running step by step") {
   const auto train = [](bool eager) {
     Tensor m = Tensor::zeros({3}).realize(), p = floats({1, 2, 3}), b = floats({1});
@@ -278,6 +322,20 @@ TEST_CASE("an optimiser's pattern gives the values of running step by step") {
   check_values(Tensor::from(train(false)), train(true), 1e-5);
 }
 
+TEST_CASE("from another device") {
+  const Tensor far = floats({1, 2, 3}).clone("CPU:1").realize();
+  const auto calls = [](const Tensor& t) { return make_schedule({{t.uop()}}).kernels.size(); };
+  Tensor copied = Tensor::empty({3}), computed = Tensor::empty({3});
+  copied.assign(far.to("CPU"));
+  CHECK(calls(copied) == 1);
+  computed.assign((far + 1).contiguous().to("CPU"));
+  CHECK(calls(computed) == 2);
+  check_values(copied, {1, 2, 3});
+  check_values(computed, {2, 3, 4});
+  copied.assign(7);  // a constant is of every device
+  check_values(copied, {7, 7, 7});
+}
+
 TEST_CASE("clones swap") {
   Tensor a = floats({1, 2}), b = floats({3, 4});
   const Tensor old_a = a.clone(), old_b = b.clone();
@@ -289,11 +347,12 @@ TEST_CASE("clones swap") {
 }
 
 TEST_CASE("slices of values without memory") {
-  const std::vector<Tensor> values = {floats({1, 2, 3}).flip(0).contiguous(), floats({1, 2, 3}) * 2,
-                                      floats({1, 2, 3, 4, 5, 6}, {2, 3}).sum(0),
-                                      ints({1, 2, 3}).cast(DType::Float32),
-                                      Tensor::constant_of({3}, 4.0, DType::Float32)};
-  const std::vector<std::vector<double>> expected = {{3, 9, 1}, {2, 9, 6}, {5, 9, 9}, {1, 9, 3}, {4, 9, 4}};
+  const std::vector<Tensor> values = {
+      floats({1, 2, 3}).flip(0).contiguous(),     floats({1, 2, 3}) * 2,
+      floats({1, 2, 3, 4, 5, 6}, {2, 3}).sum(0),  ints({1, 2, 3}).cast(DType::Float32),
+      floats({1, 2, 3}).clone("CPU:1").to("CPU"), Tensor::constant_of({3}, 4.0, DType::Float32)};
+  const std::vector<std::vector<double>> expected = {{3, 9, 1}, {2, 9, 6}, {5, 9, 9},
+                                                     {1, 9, 3}, {1, 9, 3}, {4, 9, 4}};
   for (size_t i = 0; i < values.size(); i++) {
     CAPTURE(i);
     Tensor v = values[i];
@@ -337,4 +396,37 @@ TEST_CASE("assign checks device, dtype and shape") {
   const UOp before = x.uop();
   x.assign(x);
   CHECK(x.uop() == before);
+}
+
+TEST_CASE("a read of before the second of two writes") {
+  Tensor x = Tensor::zeros({2}).realize();
+  x.assign(floats({5, 6}));
+  const Tensor between = x * 2;
+  x.assign(floats({8, 10}));
+  const Tensor after = x * 2;
+  x.realize();
+  check_values(between, {10, 12});
+  check_values(after, {16, 20});
+}
+
+TEST_CASE("a reader is not fused past the write") {
+  Tensor x = floats({1, 2, 3});
+  const Tensor sum = x.sum();
+  x.set({Slice{0, 2}}, 4);
+  check_values(sum + x.sum(), {6 + 11});
+  check_values(sum, {6});
+}
+
+TEST_CASE("scheduling takes no memory") {
+  const int64_t before = counters().memory;
+  {
+    const Tensor x = Tensor::empty({256}) + 1;
+    const UOp root = x.uop();
+    const Schedule schedule = make_schedule({&root, 1});
+    CHECK(schedule.kernels.size() == 1);
+    CHECK(counters().memory == before);
+    x.realize();
+    CHECK(counters().memory >= before + 1024);
+  }
+  CHECK(counters().memory == before);
 }
