@@ -3,7 +3,7 @@
 
 #include "base/knobs.h"
 #include "engine/counters.h"
-#include "unit/opencl.h"
+#include "unit/has_opencl.h"
 #include "unit/tensor_check.h"
 
 #include <array>

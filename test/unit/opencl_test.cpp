@@ -1,11 +1,12 @@
 // Kernels of work groups on the first OpenCL device of this machine, and their schedules.
-#include "unit/opencl.h"
-
 #include "base/knobs.h"
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "engine/counters.h"
 #include "engine/launch.h"
 #include "schedule/schedule.h"
+#include "tensor/custom_kernel.h"
+#include "unit/has_opencl.h"
 #include "unit/tensor_check.h"
 
 #include <cmath>
@@ -39,7 +40,7 @@ std::vector<float> run_with(const Tensor& t, const std::vector<Action>& actions)
   REQUIRE(schedule.kernels.size() == 1);
   ScheduledKernel& k = schedule.kernels[0];
   k.body = with_schedule(k.body, actions);
-  run_launch(make_launch(k));
+  run_launch(make_launch(k, {}));
   const auto memory = memory_of(k.buffers[0]);
   std::vector<float> out(memory->size() / sizeof(float));
   memory->copy_out(std::as_writable_bytes(std::span(out)));
@@ -110,6 +111,20 @@ TEST_CASE("a kernel without work items takes the driver's or the fastest number 
   Tensor x = counting({4096}, "CL");
   x.assign(x + 1);
   check_values(x.sum(), {4096 + counting({4096}, "CPU").sum().item<double>()}, 1e-5);
+}
+
+TEST_CASE("the loop of a kernel that orders its effects keeps its order") {
+  if (!has_opencl()) return;
+  const Tensor out = Tensor::empty({8}, {.device = "CL"}), x = floats({1, 2, 3, 4, 5, 6, 7, 8}).to("CL");
+  const Tensor sums = custom_kernel({out, x}, [](const std::vector<UOp>& args) {
+    const UOp i = range(8, 0, AxisType::Loop);
+    const UOp before = where(alu(Op::CmpLt, {constant(0), i}), i - 1, invalid());
+    const UOp so_far = load(index(after(args[0], {&i, 1}), before));
+    return close_loops(store(index(args[0], i), so_far + load(index(args[1], i))), {&i, 1});
+  })[0];
+  check_values(sums, {1, 3, 6, 10, 15, 21, 28, 36});
+  const Tensor text = custom_kernel({out, x}, KernelText{.entry = "f", .source = "__kernel void f() {}"})[0];
+  CHECK(contains(user_error([&] { text.to_vector<float>(); }).what(), "CL runs graphs only, no source"));
 }
 
 TEST_CASE("DEBUG=2 asks a device for the time of a kernel") {
