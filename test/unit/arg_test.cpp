@@ -79,10 +79,10 @@ std::vector<Arg> distinct_args() {
   out.push_back(arg_of(KernelArg{"k", {}, {}, "text", false, 2}));
   out.push_back(std::make_shared<const CallArg>());
   out.push_back(std::make_shared<const CallArg>(CallArg{.name = "f"}));
-  out.push_back(std::make_shared<const CallArg>(CallArg{.n_written = 1}));
-  out.push_back(std::make_shared<const CallArg>(CallArg{.precompile = true}));
-  out.push_back(std::make_shared<const CallArg>(CallArg{.recompute = true}));
-  out.push_back(std::make_shared<const CallArg>(CallArg{.gradient_id = 1}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.name = "", .n_written = 1}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.name = "", .precompile = true}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.name = "", .recompute = true}));
+  out.push_back(std::make_shared<const CallArg>(CallArg{.name = "", .gradient_id = 1}));
   return out;
 }
 
