@@ -246,24 +246,23 @@ UOp concatenate(std::span<const UOp> parts, int axis) {
   const bool equal = std::ranges::all_of(parts, [&](const UOp& p) { return p.shape() == parts[0].shape(); });
   total[at] = 0;
   for (const UOp& p : parts) total[at] = total[at] + p.shape()[at];
+  UOp all;
   if (equal) {
     std::vector<int> order;  // axis 0 of the Stack goes to before `axis`
     for (int i = 1; i <= parts[0].ndim(); i++) order.push_back(i);
     order.insert(order.begin() + axis, 0);
-    return reshape(permute(stack(parts), order), total);
-  }
-  UOp sum;
-  Shape before(total.size(), SInt(0));
-  for (const UOp& p : parts) {
-    const UOp padded = pad(p, before, [&] {
+    all = reshape(permute(stack(parts), order), total);
+  } else {
+    Shape before(total.size(), SInt(0));
+    for (const UOp& p : parts) {
       Shape size = p.shape();
       size[at] = total[at];
-      return size;
-    }());
-    before[at] = before[at] + p.shape()[at];
-    sum = sum ? sum + padded : padded;
+      const UOp padded = pad(p, before, size);
+      before[at] = before[at] + p.shape()[at];
+      all = all ? all + padded : padded;
+    }
   }
-  return sum;
+  return UOp::make(Op::Contiguous, {all});
 }
 
 std::vector<Shards> resolve_shards(std::span<const UOp> roots) {

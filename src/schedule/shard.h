@@ -29,7 +29,8 @@ UOp shard_piece(const UOp& x, int axis, size_t i, size_t n);
 
 // `x` on a device.
 UOp copy_to(const UOp& x, const std::string& device);
-// Values that differ only in the size of an axis, one behind the other along it.
+// Values that differ only in the size of an axis, one behind the other along it, in memory: who reads them
+// often would find out every time which one it is.
 UOp concatenate(std::span<const UOp> parts, int axis);
 
 }  // namespace lathe
