@@ -3,6 +3,7 @@
 
 #include "engine/recording.h"
 #include "runtime/device.h"
+#include "schedule/shard.h"
 #include "tensor/pending.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
@@ -298,7 +299,7 @@ std::vector<std::byte> Tensor::read(DType dtype) const {
   std::vector<std::byte> out(static_cast<size_t>(value.numel().value() * item_size(dtype)));
   if (out.empty()) return out;
   if (value.device().empty()) value = value.clone();
-  if (names_several(value.device())) value = value.to(split_devices(value.device())[0]);
+  if (names_several(value.device())) value = Tensor(copy_to(value.uop(), split_devices(value.device())[0]));
   if (!has_buffer_identity(value.uop())) value = value.contiguous();
   value.realize();
   read_buffer(value.uop(), out.data(), out.size());
