@@ -209,6 +209,15 @@ TEST_CASE("memory of each device") {
     CHECK(used(four) == Bytes{1152, 1152, 1152, 1152});
   }
   CHECK(used(kNull) == none);
+  for (const DType d : {DType::Float32, DType::Float16}) {
+    const Tensor x = Tensor::ones({64, 64}, {d, "NULL"}).shard(kNull, 0), w = x.shard_like(x.sum(0));
+    const Tensor y = x.matmul(w).realize();
+    const int64_t bytes = (32 + 64 + 32) * 64 * item_size(d);
+    CHECK(used(kNull) == Bytes{bytes, bytes});
+    const Tensor constant = Tensor::constant_of({64}, 2).shard(kNull).realize();
+    CHECK(used(kNull) == Bytes{bytes, bytes});
+  }
+  CHECK(used(kNull) == none);
 }
 
 TEST_CASE("kernels of values over several devices") {
