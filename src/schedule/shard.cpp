@@ -37,6 +37,7 @@ class Resolver {
       case Op::Pad:
       case Op::Shrink: return boxed(u);
       case Op::After: return after(u);
+      case Op::Call: return called(u);
       default: return aligned(u);
     }
   }
@@ -50,7 +51,9 @@ class Resolver {
 
   UOp over_parts(const UOp& u, size_t i) const {
     SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(own_part(of(s), i));
+    const bool has_body = u.op() == Op::Call;
+    if (has_body) srcs.push_back(u.src(0));
+    for (const UOp& s : u.srcs().subspan(has_body)) srcs.push_back(own_part(of(s), i));
     return u.with_srcs(srcs);
   }
 
@@ -121,6 +124,13 @@ class Resolver {
         if (const UOp& store = of(s).parts[i]) srcs.push_back(store);
       if (srcs.size() > 1) out.parts[i] = u.with_srcs(srcs);
     }
+    return out;
+  }
+
+  // A kernel runs on each device, over what that has of the arguments.
+  Shards called(const UOp& u) const {
+    Shards out;
+    for (size_t i = 0; i < devices_.size(); i++) out.parts.push_back(over_parts(u, i));
     return out;
   }
 

@@ -2,6 +2,7 @@
 
 #include "schedule/index_map.h"
 #include "schedule/schedule.h"
+#include "schedule/shard.h"
 #include "tensor/pending.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
@@ -72,13 +73,14 @@ std::string device_of(const std::vector<Tensor>& arguments) {
       user_runtime_error("all buffers must be on the same device: [{}, {}]", out, t.device());
     out = t.device();
   }
-  return place(out);
+  return out.empty() ? place(out) : out;
 }
 
 // The state of memory that `t` shows all of; it gets memory where it has none.
 UOp written_state(const Tensor& t, const std::string& device, const std::string& name) {
   if (!is_storage(view_base(t.uop())))
     LiveTensors::instance().set(*TensorState::of(t), stored(t.uop(), device));
+  if (is_storage(t.uop())) return t.uop();
   const std::optional<MemoryRun> run = memory_run(t.uop());
   if (!run || !(prod(run->storage.shape()) == t.numel()) || run->storage.dtype() != t.dtype())
     user_runtime_error(
@@ -91,7 +93,7 @@ UOp read_state(const Tensor& t, const std::string& device) {
   const UOp& u = t.uop();
   if (u.device().empty()) return stored(u, device);
   const std::optional<MemoryRun> run = memory_run(u);
-  return run && run->first == 0 ? u : UOp::make(Op::Contiguous, {u});
+  return is_storage(u) || (run && run->first == 0) ? u : UOp::make(Op::Contiguous, {u});
 }
 
 void set_kernel_gradient(CallArg& arg, const std::vector<Tensor>& arguments, const Order& order,
@@ -141,10 +143,17 @@ std::vector<Tensor> run_kernel(const std::vector<Tensor>& arguments, const UOp& 
   return arguments;
 }
 
+// For what one device has of the arguments.
 std::vector<UOp> placeholders(const std::vector<Tensor>& arguments) {
   std::vector<UOp> out;
-  for (const Tensor& t : arguments)
-    out.push_back(param(static_cast<int>(out.size()), t.ndim() ? t.shape() : Shape{1}, strong(t.dtype())));
+  for (const Tensor& t : arguments) {
+    Shape shape = t.ndim() ? t.shape() : Shape{1};
+    if (const auto axis = shard_axis(t.uop())) {
+      SInt& size = shape[static_cast<size_t>(*axis)];
+      size = shard_size(size, split_devices(t.device()).size());
+    }
+    out.push_back(param(static_cast<int>(out.size()), shape, strong(t.dtype())));
+  }
   return out;
 }
 

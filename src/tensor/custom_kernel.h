@@ -19,9 +19,9 @@ struct KernelOptions {
   GradientFunction gradient = nullptr;
 };
 
-// Gets a placeholder for each argument: a Param of its dtype and shape, (1,) for a scalar, that is indexed
-// with one coordinate an axis. Returns an effect, Stores closed by End, or a Sink of several (docs/ir.md,
-// stage 2; docs/custom_kernels.md).
+// Gets a placeholder for each argument: a Param of its dtype and shape (of a device's piece where it is over
+// several), (1,) for a scalar, that is indexed with one coordinate an axis. Returns an effect, Stores closed
+// by End, or a Sink of several (docs/ir.md, stage 2; docs/custom_kernels.md).
 using KernelFunction = std::function<UOp(const std::vector<UOp>&)>;
 
 // A kernel in the language of the arguments' device, or what a compiler made of it. It gets all arguments, in

@@ -172,6 +172,23 @@ TEST_CASE("in a captured function") {
   }
 }
 
+TEST_CASE("over several devices, a kernel for each") {
+  const std::vector<std::string> devices = {"CPU:0", "CPU:1"};
+  const Tensor x = floats({1, 2, 3, 4}), w = floats({10, 20});
+  for (const bool realized : {false, true}) {
+    CAPTURE(realized);
+    const Tensor out = Tensor::zeros({4}).shard(devices, 0), pieces = x.shard(devices, 0);
+    const Tensor whole = w.shard(devices);
+    if (realized) Tensor::realize(std::vector{out, pieces, whole});
+    const Tensor y =
+        custom_kernel({out, pieces * 1, whole}, elementwise([](const auto& v) { return v[0] * v[1]; }))[0];
+    check_values(y + pieces, {11, 42, 33, 84});
+    check_values(out, {10, 40, 30, 80});
+  }
+  // Beside tensors over several devices, one device has kernels as ever.
+  check_values(copy_kernel(x.shard(devices, 0).sum().to("CPU") + x), {11, 12, 13, 14});
+}
+
 TEST_CASE("gradients are given") {
   const Tensor a = floats({1, 2, 3}), b = floats({4, 5, 6});
   const Tensor y = product(a * 2, b, [](const auto& grads, const auto& args) {
