@@ -4,7 +4,6 @@
 #include "engine/counters.h"
 #include "engine/schedule_cache.h"
 #include "tensor/jit.h"
-#include "unit/has_opencl.h"
 #include "unit/tensor_check.h"
 #include "uop/variable.h"
 
@@ -19,8 +18,7 @@ using namespace lathe::test;
 namespace {
 
 void on_devices(const std::function<void()>& f) {
-  for (const char* name : {"CPU", "CPU:C", "INTERP", "CL"}) {
-    if (std::string(name) == "CL" && !has_opencl()) continue;
+  for (const char* name : {"CPU", "CPU:C", "INTERP"}) {
     INFO("device ", std::string(name));
     KnobScope device(Knob::DEV, name);
     f();
