@@ -52,6 +52,14 @@ std::vector<UOp> in_memory(const UOp& given) {
   return out;
 }
 
+// A schedule of its own is for one device and sizes that are known.
+bool can_stay(const UOp& body) {
+  return !body.device().empty() && !names_several(body.device()) &&
+         std::ranges::all_of(body.srcs(), [](const UOp& v) {
+           return std::ranges::all_of(v.shape(), [](const SInt& d) { return d.is_const(); });
+         });
+}
+
 }  // namespace
 
 UOp lower_calls(const UOp& graph) {
@@ -66,8 +74,7 @@ UOp lower_calls(const UOp& graph) {
       std::vector<UOp>& all = values[u.src(0).node()];
       if (all.empty()) {
         const UOp made = done.of(u.src(0));
-        const std::string& where = made.src(0).device();
-        const bool stays = made.arg_as<CallPtr>()->precompile && !where.empty() && !names_several(where);
+        const bool stays = made.arg_as<CallPtr>()->precompile && can_stay(made.src(0));
         all = stays ? in_memory(made) : inlined(made);
       }
       return all[static_cast<size_t>(u.value().as_i64())];
