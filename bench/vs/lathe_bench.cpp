@@ -1,6 +1,6 @@
-// Times workloads that other libraries have runners for, too, and prints one JSON line for each, so that whoever
-// starts them in turn gets ratios of the same minutes: `lathe_bench THREADS SECONDS [ONLY]`. ONLY lists prefixes
-// of workload names with commas in between; SECONDS is spent on each at least.
+// Times workloads that other libraries have runners for, too, and prints one JSON line for each, so that
+// whoever starts them in turn gets ratios of the same minutes: `lathe_bench THREADS SECONDS [ONLY]`. ONLY
+// lists prefixes of workload names with commas in between; SECONDS is spent on each at least.
 #include "base/clock.h"
 #include "base/knobs.h"
 #include "engine/counters.h"
@@ -10,6 +10,7 @@
 #include "tensor/jit.h"
 
 #include <fmt/format.h>
+
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -48,8 +48,8 @@ Pairs params_for(std::span<const UOp> buffers, size_t first = 0) {
   return out;
 }
 
-// A view with Params, numbered from `first` on, instead of its memory; what its variables are bound to goes to
-// `values`.
+// A view with Params, numbered from `first` on, instead of its memory; what its variables are bound to goes
+// to `values`.
 UOp signature(const Tensor& t, size_t first, VariableValues& values) {
   return take_values(substitute(t.uop(), params_for(memory_below(t), first)), values);
 }
