@@ -4,6 +4,8 @@
 #include "runtime/mpi/mpi_collective.h"
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 namespace nn = lathe::nn;
 using lathe::Tensor;
@@ -85,6 +87,9 @@ int run(const example::Options& options, lathe::Collective& processes) {
 
 int main(int argc, char** argv) {
   const std::unique_ptr<lathe::Collective> processes = lathe::make_mpi_collective(&argc, &argv);
-  return example::run(argc, argv, kHelp,
-                      [&](const example::Options& options) { return run(options, *processes); });
+  const int code = example::run(argc, argv, kHelp,
+                                [&](const example::Options& options) { return run(options, *processes); });
+  if (code == 0) return 0;
+  std::fflush(nullptr);
+  std::_Exit(code);  // without a farewell, so that mpirun ends the others, which may wait for this one
 }

@@ -61,6 +61,11 @@ class Heuristic {
  private:
   // Work items hide latency by their number: few outputs share reductions, and only many are worth tiles.
   UOp run_on_work_groups() {
+    // A kernel that says what its groups and their work items are has no need of others.
+    if (std::ranges::any_of(axes_, [](const UOp& r) {
+          return r.range().type == AxisType::Local || r.range().type == AxisType::Global;
+        }))
+      return body_;
     constexpr int64_t kFew = 2048, kPerTile = 32;
     const int64_t outputs = n_outputs();
     if (outputs <= kFew && share_reductions()) return body_;
@@ -350,7 +355,9 @@ UOp optimise(const UOp& body, const Target& target) {
     return out;
   }
   if (knob(Knob::NOOPT)) return body;
-  return Heuristic(merge_ranges(body), target).run();
+  const UOp out = Heuristic(merge_ranges(body), target).run();
+  check_work_groups(out, target);
+  return out;
 }
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
+#include "uop/rebuild.h"
 #include "uop/spec_rules.h"
 
 #include <algorithm>
@@ -90,16 +91,19 @@ bool orders_effects(const UOp& body) {
          std::ranges::any_of(toposort(body), [](const UOp& u) { return u.op() == Op::After; });
 }
 
-// Of the work items that share a reduction and have its result all, the first one stores it.
+// Of the work items that share a reduction and have its result all, the first one stores it. All of them
+// load, which may be from the element that is stored to.
 UOp store_once(const UOp& body, const UOp& lane) {
-  std::vector<std::pair<UOp, UOp>> map;
-  for (const UOp& u : toposort(body)) {
-    if (u.op() != Op::Store || strip_after(u.src(0).src(0)).op() != Op::Param) continue;
-    const UOp& at = u.src(0);
-    map.emplace_back(
-        at, index(at.src(0), where(alu(Op::CmpLt, {lane, constant(Scalar(1))}), at.src(1), invalid())));
-  }
-  return substitute(body, map);
+  const UOp is_first = alu(Op::CmpLt, {lane, constant(Scalar(1))});
+  Rebuilt done;
+  return done.walk(toposort(body), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (v.op() != Op::Store || strip_after(v.src(0).src(0)).op() != Op::Param) return v;
+    const UOp& at = v.src(0);
+    SmallVec<UOp, 3> srcs{index(at.src(0), where(is_first, at.src(1), invalid()))};
+    for (const UOp& s : v.srcs().subspan(1)) srcs.push_back(s);
+    return v.with_srcs({srcs.data(), srcs.size()});
+  });
 }
 
 void place_item(const UOp& axis, Grid& items) {

@@ -76,17 +76,7 @@ Profile& profile() {
   return *one;
 }
 
-}  // namespace
-
-bool is_profiling() {
-  static const bool is_read = [] {
-    if (const std::string& path = knob_str(Knob::PROFILE); !path.empty()) start_profile(path);
-    return true;
-  }();
-  return is_read && profile().is_open.load(std::memory_order_relaxed);
-}
-
-void start_profile(const std::string& path) {
+void open_profile(const std::string& path) {
   stop_profile();
   Profile& p = profile();
   std::lock_guard lock(p.mutex);
@@ -103,6 +93,21 @@ void start_profile(const std::string& path) {
                                   kHost, json_quoted(cpu_name()), cpu_count(), kHost, kDevices));
   [[maybe_unused]] static const int at_exit = std::atexit(stop_profile);
   p.is_open = true;
+}
+
+}  // namespace
+
+void start_profile(const std::string& path) {
+  is_profiling();  // what the knob names comes first
+  open_profile(path);
+}
+
+bool is_profiling() {
+  static const bool is_read = [] {
+    if (const std::string& path = knob_str(Knob::PROFILE); !path.empty()) open_profile(path);
+    return true;
+  }();
+  return is_read && profile().is_open.load(std::memory_order_relaxed);
 }
 
 void stop_profile() {

@@ -48,7 +48,10 @@ constexpr double kMaxUnsplitWork = 1 << 15;
 
 class Builder {
  public:
-  explicit Builder(RangePlan plan) : plan_(std::move(plan)) {}
+  explicit Builder(RangePlan plan) : plan_(std::move(plan)) {
+    for (const UOp& u : plan_.order)
+      if (u.op() == Op::After) assigned_.insert(strip_states(u).node());
+  }
 
   Draft run() {
     for (const UOp& u : plan_.order) build(u);
@@ -159,12 +162,12 @@ class Builder {
 
   // True when computing the value in its readers is better than keeping it: few inputs, unless the one reader
   // does it once, and no reduction over memory, except those that no loop has to repeat and short ones.
-  static bool cheap(const Value& v, size_t shared, const std::string& device) {
+  bool cheap(const Value& v, size_t shared, const std::string& device) const {
     const std::span<const UOp> loops = v.loop_ranges;
     const int64_t most = loops.empty() ? longest_repeated_reduction(device) : 0;
     const auto may_move = [&](const UOp& reduce) {
       return steps_of(reduce, most) <= most ||
-             (has_few_threads(device) && streams(reduce, loops.first(shared)));
+             (has_few_threads(device) && streams(reduce, loops.first(shared)) && !reads_assigned(reduce));
     };
     std::unordered_set<const Node*> buffers;
     std::unordered_set<const Node*> reducing;  // nodes below some Reduce that has to stay
@@ -200,6 +203,11 @@ class Builder {
       return u.op() == Op::Load &&
              std::ranges::all_of(all, [&](const Node* r) { return std::ranges::find(own, r) != own.end(); });
     });
+  }
+
+  // A kernel that reads memory before and after an assignment would have no place in the order.
+  bool reads_assigned(const UOp& u) const {
+    return std::ranges::any_of(toposort(u), [&](const UOp& b) { return assigned_.contains(b.node()); });
   }
 
   // Values folded by a Reduce, nested ones included; anything above `most` when there are more.
@@ -340,11 +348,18 @@ class Builder {
                      const UOp& s, const std::vector<UOp>& loops) {
     bool hazard = false;
     for (const UOp& u : toposort(value))
-      if (u.op() == Op::Index && u.src(0) == state.node) hazard = hazard || may_meet(u, target);
+      if (u.op() == Op::Index && shows(u.src(0), state)) hazard = hazard || may_meet(u, target);
     if (!hazard) return value;
     const UOp copy = strip_views(new_memory(s.src(0).shape(), value.dtype(), state.buffer.device()));
     emit(store(element(copy, at.out), within_limit(value, copy.device())), loops, {copy, 0, copy});
     return load(element(copy, at.out));
+  }
+
+  // Also where it waits for other values.
+  static bool shows(const UOp& node, const State& state) {
+    if (node.op() != Op::After) return node == state.buffer && state.version == 0;
+    return node.src(0) == state.buffer &&
+           *node.src(1).arg_as<TextArg>().text == std::to_string(state.version);
   }
 
   // Whether some iteration may read what another one writes: not when both are the same element, nor when
@@ -366,6 +381,7 @@ class Builder {
   }
 
   RangePlan plan_;
+  std::unordered_set<const Node*> assigned_;  // memory that is written
   std::unordered_map<const Node*, Value> values_;
   std::unordered_map<const Node*, std::vector<State>> written_by_;  // of each Call
   Draft draft_;

@@ -36,7 +36,9 @@ std::vector<UOp> in_memory(const UOp& given) {
   std::unordered_set<int64_t> used;
   for (const UOp& u : toposort(body))
     if (is_param(u)) used.insert(u.param().slot);
-  for (const UOp& a : given.srcs().subspan(1)) {
+  // function_schedule numbers the values from the last Param that is used on.
+  const size_t n_used = used.empty() ? 0 : static_cast<size_t>(*std::ranges::max_element(used)) + 1;
+  for (const UOp& a : given.srcs().subspan(1, n_used)) {
     if (!used.count(&a - given.srcs().data() - 1)) {
       arguments.push_back(arguments[0]);  // any: nothing reads it
       continue;
@@ -53,11 +55,16 @@ std::vector<UOp> in_memory(const UOp& given) {
 }
 
 // A schedule of its own is for one device and sizes that are known.
-bool can_stay(const UOp& body) {
-  return !body.device().empty() && !names_several(body.device()) &&
-         std::ranges::all_of(body.srcs(), [](const UOp& v) {
-           return std::ranges::all_of(v.shape(), [](const SInt& d) { return d.is_const(); });
-         });
+bool can_stay(const UOp& made) {
+  const UOp& body = made.src(0);
+  const auto is_alone = [](const UOp& u) { return !names_several(u.device()); };
+  const auto has_numbers = [](const UOp& u) {
+    return std::ranges::all_of(u.shape(), [](const SInt& d) { return d.is_const(); });
+  };
+  return !body.device().empty() && std::ranges::all_of(made.srcs(), is_alone) &&
+         std::ranges::all_of(toposort(body), is_alone) &&
+         std::ranges::all_of(made.srcs().subspan(1), has_numbers) &&
+         std::ranges::all_of(body.srcs(), has_numbers);
 }
 
 }  // namespace
@@ -74,7 +81,7 @@ UOp lower_calls(const UOp& graph) {
       std::vector<UOp>& all = values[u.src(0).node()];
       if (all.empty()) {
         const UOp made = done.of(u.src(0));
-        const bool stays = made.arg_as<CallPtr>()->precompile && can_stay(made.src(0));
+        const bool stays = made.arg_as<CallPtr>()->precompile && can_stay(made);
         all = stays ? in_memory(made) : inlined(made);
       }
       return all[static_cast<size_t>(u.value().as_i64())];

@@ -130,6 +130,13 @@ class Resolver {
   // A kernel runs on each device, over what that has of the arguments.
   Shards called(const UOp& u) const {
     Shards out;
+    for (const UOp& p : toposort(u.src(0))) {
+      if (p.op() != Op::Param || p.param().space != AddrSpace::Global) continue;
+      for (const UOp& part : of(u.src(1 + static_cast<size_t>(p.param().slot))).parts)
+        if (!(prod(part.shape()) == prod(p.shape())))
+          user_runtime_error("a kernel for {} elements of argument {} got a piece of {}",
+                             to_string({prod(p.shape())}), p.param().slot, to_string({prod(part.shape())}));
+    }
     for (size_t i = 0; i < devices_.size(); i++) out.parts.push_back(over_parts(u, i));
     return out;
   }
@@ -287,11 +294,13 @@ std::vector<Shards> resolve_shards(std::span<const UOp> roots) {
   for (const UOp& r : roots) {
     Shards& s = out.emplace_back(resolver.of(r));
     // What is copied gets memory of its own, also where it is on the device already.
-    for (UOp& p : s.parts)
-      if (r.op() == Op::Copy && memory_run(p)) {
-        const UOp buffer = new_buffer(p.shape(), p.dtype(), p.device());
-        p = UOp::make(Op::After, {buffer, store(buffer, p)});
-      }
+    if (r.op() != Op::Copy && r.op() != Op::Contiguous) continue;
+    for (UOp& p : s.parts) {
+      const UOp value = p.op() == Op::Contiguous ? p.src(0) : p;
+      if (!memory_run(value)) continue;
+      const UOp buffer = new_buffer(value.shape(), value.dtype(), value.device());
+      p = UOp::make(Op::After, {buffer, store(buffer, value)});
+    }
   }
   return out;
 }

@@ -5,8 +5,10 @@
 #include "tensor/promote.h"
 #include "tensor/state.h"
 #include "tensor/view.h"
+#include "uop/variable.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -41,13 +43,23 @@ class Outside {
  public:
   Outside() : states_(LiveTensors::instance().all()) {
     std::vector<UOp> nodes;
-    for (const LiveTensor& s : states_) nodes.push_back(s.uop);
+    for (const LiveTensor& s : states_) {
+      nodes.push_back(s.uop);
+      if (!s->is_stale && is_lazy(s.uop) && !is_storage(view_base(s.uop)))
+        lazy_.emplace(s.uop.node(), s.state);
+    }
     for (const UOp& u : toposort(sink(nodes)))
       if (is_storage(u)) memory_.insert(u.node());
   }
   // What was there, and what came from the host since.
   bool has(const UOp& u) const {
-    return memory_.count(u.node()) || (u.op() == Op::Buffer && u.param().store->storage);
+    return memory_.count(u.node()) || lazy_.count(u.node()) ||
+           (u.op() == Op::Buffer && u.param().store->storage);
+  }
+  // A value that is not computed yet is that of its tensor, whatever that holds at a call.
+  Tensor tensor(const UOp& u) const {
+    const auto it = lazy_.find(u.node());
+    return it == lazy_.end() ? Tensor(u) : TensorState::handle(it->second);
   }
   // Memory of outside that tensors say was assigned, with its last states; all tensors are as before again.
   std::vector<std::pair<UOp, UOp>> undo_assignments() const {
@@ -77,6 +89,7 @@ class Outside {
  private:
   std::vector<LiveTensor> states_;
   MemoryNodes memory_;
+  std::unordered_map<const Node*, std::shared_ptr<TensorState>> lazy_;
 };
 
 }  // namespace
@@ -121,7 +134,7 @@ const FunctionState::Traced& FunctionState::traced(
   }
   toposort(sink(values), [&](const UOp& u) {
     if (!outside.has(u)) return true;
-    made->implicit.emplace_back(u);
+    made->implicit.push_back(outside.tensor(u));
     UOp here = stand_in(made->implicit.back(), map.size(), home);
     // It is assigned in a copy.
     if (std::ranges::find(assigned, u, &std::pair<UOp, UOp>::first) != assigned.end())
@@ -131,7 +144,7 @@ const FunctionState::Traced& FunctionState::traced(
   });
   made->body = substitute(sink(values), map);
   for (const UOp& u : toposort(made->body))
-    if (changes || (u.op() == Op::After && storage_root(u).op() == Op::Param))
+    if (changes || (u.op() == Op::After && !is_bound_variable(u) && storage_root(u).op() == Op::Param))
       user_runtime_error(
           "function {} assigns to an argument, or to a tensor from outside that has no memory: return the "
           "value",

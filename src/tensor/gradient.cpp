@@ -263,9 +263,12 @@ List function_gradient(const UOp& u, const List& into, const std::unordered_set<
   }
   // Arguments of their own keep the values of the body from being those of the forward pass.
   for (size_t i = 0; arg.recompute && after.size() > 1 && i + 1 < u.n_srcs(); i++) {
-    after[0] = view_base(arguments[i]);
-    if (!after[0].device().empty())
-      arguments[i] = substitute(arguments[i], {{after[0], UOp::make(Op::After, DType::Void, after)}});
+    List waits{view_base(arguments[i])};
+    const std::string& home = waits[0].device();
+    for (const UOp& g : std::span(after).subspan(1))
+      if (g.device() == home || !(names_several(home) || names_several(g.device()))) waits.push_back(g);
+    if (!home.empty() && waits.size() > 1)
+      arguments[i] = substitute(arguments[i], {{waits[0], UOp::make(Op::After, DType::Void, waits)}});
   }
   const List found = gradients(roots, seeds, targets);
   for (const UOp& g : found)

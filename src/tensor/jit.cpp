@@ -102,7 +102,8 @@ MemoryNodes written_memory(const Recording& recording) {
 class SavedTensors {
  public:
   SavedTensors() {
-    for (const auto& s : LiveTensors::instance().all()) states_.push_back({s.state, s.uop, s->is_stale});
+    for (const auto& s : LiveTensors::instance().all())
+      states_.push_back({s.state, s.uop, s->grad, s->is_stale});
   }
   // After a recording that will not run. Tensors made since, over memory as it would have left it, are lost.
   void restore(const Recording& recording) const {
@@ -113,6 +114,7 @@ class SavedTensors {
       if (!s) continue;
       old.insert(s.get());
       if (!(s->uop == saved.uop)) live.set(*s, saved.uop);
+      s->grad = saved.grad;
       s->is_stale = saved.is_stale;
     }
     const MemoryNodes written = written_memory(recording);
@@ -127,6 +129,7 @@ class SavedTensors {
   struct Saved {
     std::weak_ptr<TensorState> state;  // the function may drop it
     UOp uop;
+    std::shared_ptr<TensorState> grad;
     bool is_stale;
   };
   std::vector<Saved> states_;

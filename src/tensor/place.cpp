@@ -26,12 +26,20 @@ UOp in_file(const Shape& shape, DType dtype, const std::string& device) {
 std::string place(const std::string& device) {
   if (device.empty()) return default_device_name();
   std::vector<std::string> names = split_devices(device);
-  for (std::string& name : names) name = canonical_device_name(name);
+  for (std::string& name : names) {
+    name = canonical_device_name(name);
+    if (is_disk(name) && (names.size() > 1 || names_several(name)))
+      value_error("\"{}\": a file is no part of several devices, and its path has no comma", device);
+  }
   for (size_t i = 1; i < names.size(); i++)
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
       value_error("device {} occurs twice in \"{}\"", names[i], device);
   return join_devices(names);
+}
+
+std::string memory_beside(const std::string& device) {
+  return is_disk(device) ? default_device_name() : device;
 }
 
 UOp uninitialized(const Shape& shape, DType dtype, const std::string& device, std::optional<int> axis) {

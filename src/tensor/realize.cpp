@@ -337,7 +337,8 @@ void Tensor::write(const UOp& given, bool is_temporary) {
           "set() on the "
           "tensor itself, or realize() it first");
     // An expression changes by taking another; memory must stay that of one tensor.
-    live.set(*state_, is_storage(view_base(value)) ? stored(value, value.device()) : value);
+    const std::string where = memory_beside(value.device());
+    live.set(*state_, is_storage(view_base(value)) ? stored(copied(value, where), where) : value);
     return;
   }
   if (repeats_elements(target, base))
@@ -371,7 +372,7 @@ Tensor& Tensor::replace(const Tensor& x) {
 }
 
 Tensor Tensor::clone(const std::string& device) const {
-  const std::string where = place(device.empty() ? this->device() : device);
+  const std::string where = place(device.empty() ? memory_beside(this->device()) : device);
   Tensor out(stored(copied(uop(), where), where));
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).clone(device));

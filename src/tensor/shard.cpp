@@ -50,7 +50,7 @@ std::optional<int> Tensor::shard_axis() const { return lathe::shard_axis(uop());
 Tensor per_shard(const Tensor& like, const std::string& device,
                  FunctionRef<Tensor(const Shape&, const std::string&)> make) {
   const std::string& where = like.device();
-  if (!names_several(where)) return make(like.shape(), device.empty() ? where : device);
+  if (!names_several(where)) return make(like.shape(), device.empty() ? memory_beside(where) : device);
   if (!device.empty())
     user_runtime_error("cannot specify `device` on `*_like` of a multi device tensor: {} for one on {}",
                        device, where);

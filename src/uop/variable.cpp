@@ -1,5 +1,7 @@
 #include "uop/variable.h"
 
+#include "uop/rebuild.h"
+
 namespace lathe {
 namespace {
 
@@ -13,6 +15,16 @@ UOp named(const std::string& name, int64_t lo, int64_t hi, int64_t multiple_of) 
 }
 
 bool is_variable(const UOp& u) { return u.op() == Op::Param && u.param().space == AddrSpace::Alu; }
+
+// The bodies of Calls have them, too.
+std::vector<UOp> all_nodes(const UOp& graph) {
+  return toposort(graph, [](const UOp&) { return true; }, true);
+}
+UOp replaced(const std::vector<UOp>& order, const std::vector<std::pair<UOp, UOp>>& map) {
+  Rebuilt done(map);
+  return done.walk(order,
+                   [&](const UOp& u) { return done.contains(u) ? UOp(done.of(u)) : done.over_sources(u); });
+}
 
 }  // namespace
 
@@ -44,7 +56,8 @@ bool is_bound_variable(const UOp& u) { return u.op() == Op::After && is_variable
 
 UOp take_values(const UOp& graph, VariableValues& values) {
   std::vector<std::pair<UOp, UOp>> bare;
-  for (const UOp& u : toposort(graph)) {
+  const std::vector<UOp> order = all_nodes(graph);
+  for (const UOp& u : order) {
     if (!is_bound_variable(u)) continue;
     const UOp& param = u.src(0);
     const std::string& name = param.param().name;
@@ -57,7 +70,7 @@ UOp take_values(const UOp& graph, VariableValues& values) {
     bare.emplace_back(u, param);
   }
   if (bare.empty()) return graph;
-  const UOp out = substitute(graph, bare);
+  const UOp out = replaced(order, bare);
   if (!(give_values(out, values) == graph))
     user_runtime_error("Variable {} is used with and without its value: use what bind() returns everywhere",
                        bare[0].second.param().name);
@@ -67,11 +80,12 @@ UOp take_values(const UOp& graph, VariableValues& values) {
 UOp give_values(const UOp& graph, const VariableValues& values) {
   std::vector<std::pair<UOp, UOp>> map;
   if (values.empty()) return graph;
-  for (const UOp& u : toposort(graph))
+  const std::vector<UOp> order = all_nodes(graph);
+  for (const UOp& u : order)
     if (is_variable(u))
       if (const auto it = values.find(u.param().name); it != values.end())
         map.emplace_back(u, bound(u, it->second));
-  return map.empty() ? graph : substitute(graph, map);
+  return map.empty() ? graph : replaced(order, map);
 }
 
 std::optional<int64_t> value_of(const SInt& size) {

@@ -257,7 +257,7 @@ TEST_CASE("a profiled run, and one that Ctrl-C ends") {
     share += before = k.at("share").get<double>();
     CHECK(k.at("calls").get<int>() > 0);
     CHECK(k.at("ms").get<double>() > 0);
-    CHECK(k.at("fma_fraction").is_number());
+    CHECK((k.at("fma_fraction").is_number() || k.at("fma_fraction").is_null()));
     CHECK(k.at("read_fraction").is_number());
     CHECK(!k.at("buffers").empty());
   }

@@ -286,3 +286,14 @@ TEST_CASE("captured functions take and give tensors over several devices") {
     CHECK(counters().schedules == before + 2);  // of the arguments
   }
 }
+
+TEST_CASE("a part that is made contiguous is apart from the tensor it is a part of") {
+  Tensor x = counting({4}).shard(kTwo, 0);
+  Tensor::realize(std::vector{x});
+  const Tensor part = x.at(Slice{0, 2}).contiguous();
+  part.realize();
+  x.assign(x + 10);
+  x.realize();
+  check_values(part.to("CPU"), {0, 1});
+  check_values(part.to("CPU:1"), {0, 1});
+}

@@ -5,6 +5,7 @@
 #include "tensor/custom_kernel.h"
 #include "tensor/jit.h"
 #include "unit/tensor_check.h"
+#include "uop/variable.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -221,4 +222,51 @@ TEST_CASE("what a function may not do") {
                    return x * 2;
                  })),
                  "assigns to an argument"));
+}
+
+TEST_CASE("weights that are not computed yet are those of their tensors at the call") {
+  Tensor w = floats({1, 2}) * 3;
+  auto f = function([&](const Tensor& x) { return x * w; });
+  const Tensor x = floats({1, 1});
+  f(x).square().sum().backward();
+  REQUIRE(w.grad());
+  check_values(*w.grad(), {6, 12});
+  check_values(f(x), {3, 6});
+  w.realize();
+  w.assign(w + 1);
+  check_values(f(x), {4, 7});
+}
+
+TEST_CASE("precompiled, with several results and an argument that nothing reads") {
+  auto f = function([](const Tensor& x, const Tensor&) { return std::make_pair(x + 1, x * 2); },
+                    {.precompile = true});
+  const auto [more, twice] = f(floats({1, 2}).realize(), floats({3, 4}).realize());
+  check_values(more, {2, 3});
+  check_values(twice, {2, 4});
+}
+
+TEST_CASE("functions of symbolic sizes") {
+  const Variable n("n", 1, 6);
+  const Tensor x = floats({1, 2, 3, 4, 5, 6}).realize();
+  for (const bool precompile : {false, true}) {
+    auto mean = function([](const Tensor& t) { return t.mean(); }, {.precompile = precompile});
+    auto twice = function([](const Tensor& t) { return t * 2; }, {.precompile = precompile});
+    for (int64_t i = 1; i <= 6; i++) {
+      CAPTURE(i);
+      const Tensor part = x.at(Slice{0, n.bind(i)});
+      check_values(mean(part), {static_cast<double>(i + 1) / 2});
+      std::vector<double> expected;
+      for (int64_t k = 1; k <= i; k++) expected.push_back(static_cast<double>(3 * k));
+      check_values(twice(part) + part, expected);
+    }
+  }
+}
+
+TEST_CASE("a parameter is read for a recomputation before it is overwritten") {
+  Tensor w = floats({1, 2, 3, 4}).realize();
+  const Tensor c = floats({1, 1, 1, 1});
+  auto f = function([](const Tensor& t) { return t * t.flip({0}); }, {.recompute = true});
+  (f(w) * c).sum().backward();
+  w.assign(w - *w.grad());
+  check_values(w, {1 - 8, 2 - 6, 3 - 4, 4 - 2});
 }

@@ -134,3 +134,15 @@ TEST_CASE("DEBUG=2 asks a device for the time of a kernel") {
   check_values(counting({3}, "CL") + 1, {-1, -0.75, -0.5});
   CHECK(counters().seconds > before);
 }
+
+TEST_CASE("work items that share a reduction all read the element that one of them writes") {
+  if (!has_opencl()) return;
+  const auto step = [](const std::string& device) {
+    Tensor x = counting({4}, device);
+    const Tensor y = counting({4, 16}, device);
+    x.assign(y.maximum(x.reshape({4, 1})).sum(1));
+    return x.to_vector<double>();
+  };
+  const std::vector<double> here = step("CPU"), there = step("CL");
+  for (size_t i = 0; i < here.size(); i++) CHECK(there[i] == doctest::Approx(here[i]));
+}

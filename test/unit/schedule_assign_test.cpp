@@ -430,3 +430,14 @@ TEST_CASE("scheduling takes no memory") {
   }
   CHECK(counters().memory == before);
 }
+
+TEST_CASE("a reduction of what is overwritten stays apart from readers of what comes after") {
+  std::vector<float> values(64 * 100, 1);
+  Tensor x = Tensor::from(values, {SInt(64), SInt(100)}).realize();
+  const auto f = [](Tensor& t) {
+    const Tensor sum = t.sum(1, true);
+    t.assign(t * 2);
+    return t + sum;
+  };
+  check_values(f(x).sum(), {64 * 100 * 102.0});
+}

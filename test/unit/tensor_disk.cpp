@@ -75,3 +75,23 @@ TEST_CASE("what a file cannot do") {
   write_file_atomically(dir.file("empty"), std::string_view());
   CHECK(Tensor::from_file(dir.file("empty")).numel() == SInt(0));
 }
+
+TEST_CASE("copies and values of the same kind leave the file alone") {
+  const TempDir dir;
+  const std::string path = counting(dir, 8);
+  const Tensor t = Tensor::from_file(path);
+  const Tensor copy = t.at(Slice{4, 8}).clone();
+  copy.realize();
+  check_values(copy, {4, 5, 6, 7});
+  t.zeros_like().realize();
+  Tensor other = Tensor(0).cast(DType::UInt8).expand({4});
+  other.assign(t.at(Slice{4, 8}));
+  check_values(other, {4, 5, 6, 7});
+  CHECK(contents(path) == std::vector{0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("a path with a comma is refused") {
+  const TempDir dir;
+  write_file_atomically(dir.file("a,b"), "text");
+  CHECK(contains(user_error([&] { Tensor::from_file(dir.file("a,b")); }).what(), "comma"));
+}

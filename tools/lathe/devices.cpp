@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/knobs.h"
 #include "lathe/command.h"
 #include "runtime/cpu/cpu_limits.h"
 #include "runtime/device.h"
@@ -23,7 +24,10 @@ struct Row {
 
 std::vector<Row> look_at_devices() {
   std::vector<Row> rows;
-  const std::string chosen = default_device().name();
+  // Its name only: the default may be what does not work here.
+  const std::string& wanted = knob_str(Knob::DEV);
+  const std::string chosen =
+      canonical_device_name(wanted.empty() ? "CPU" : wanted.substr(0, wanted.find(';')));
   for (const std::string& name : known_devices()) {
     Row row{.name = name, .is_default = name == chosen, .problem = "", .target = {}};
     try {

@@ -1,5 +1,6 @@
 #include "runtime/cpu/cpu_limits.h"
 
+#include "base/knobs.h"
 #include "base/thread_pool.h"
 #include "renderer/target.h"
 #include "runtime/cpu/cpu_id.h"
@@ -134,7 +135,7 @@ CpuLimits cpu_limits(bool anew) {
   CpuLimits out;
   out.cpu = cpu_name();
   out.threads = cpu_count();
-  const Hash128 key = hash_text(fmt::format("{} {}", out.cpu, out.threads), cpu_id());
+  const Hash128 key = hash_text(fmt::format("{} {} {}", out.cpu, out.threads, knob(Knob::LLVMOPT)), cpu_id());
   KernelCache* const cache = kernel_cache();
   double values[5] = {};
   if (const auto kept = cache && !anew ? cache->find(kTable, key) : std::nullopt;

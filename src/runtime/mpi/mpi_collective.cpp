@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 namespace lathe {
@@ -48,7 +49,8 @@ class MpiCollective final : public Collective {
     must(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     must(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
   }
-  ~MpiCollective() override { MPI_Finalize(); }
+  // The others may wait for a process that leaves with an error.
+  ~MpiCollective() override { std::uncaught_exceptions() ? MPI_Abort(MPI_COMM_WORLD, 1) : MPI_Finalize(); }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }

@@ -12,14 +12,14 @@ using Name = uint32_t;
 
 inline constexpr uint64_t kDeviceGpu = 1 << 2, kDeviceAny = 0xFFFFFFFF;
 inline constexpr uint64_t kMemReadWrite = 1 << 0;
-inline constexpr uint64_t kFpDenormals = 1 << 0, kFpCorrectlyRoundedDivideSqrt = 1 << 7;
+inline constexpr uint64_t kFpCorrectlyRoundedDivideSqrt = 1 << 7;
 inline constexpr uint64_t kQueueProfiling = 1 << 1;
 inline constexpr Name kDeviceMaxGroupItems = 0x1004, kDeviceMaxItemSizes = 0x1005, kDeviceLocalBytes = 0x1023,
                       kDeviceSingleFp = 0x101B, kDeviceName = 0x102B, kDeviceDoubleFp = 0x1032,
                       kProgramBuildLog = 0x1183, kKernelGroupItems = 0x11B0, kProfilingStart = 0x1282,
                       kProfilingEnd = 0x1283;
-inline constexpr Code kDeviceNotFound = -1, kMemObjectAllocationFailure = -4, kOutOfResources = -5,
-                      kOutOfHostMemory = -6, kInvalidBufferSize = -61;
+inline constexpr Code kMemObjectAllocationFailure = -4, kOutOfResources = -5, kOutOfHostMemory = -6,
+                      kInvalidBufferSize = -61;
 
 // F(name, parameters), each returning a Code unless the name is in the second list.
 #define LATHE_OPENCL_CALLS(F)                                                                                \

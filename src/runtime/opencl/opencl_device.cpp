@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -191,10 +192,19 @@ class OpenClProgram final : public Program {
     return static_cast<double>(end - start) * 1e-9;
   }
 
-  // The best number of work items a group where the program leaves it open, tried once over copies of what it
-  // writes.
   void choose_group(std::span<Buffer* const> bufs) {
     is_grouped_ = true;
+    try {
+      try_groups(bufs);
+    } catch (const DeviceError&) {
+      group_ = {};  // no room for copies: the driver chooses
+    }
+    bind_all(bufs);
+  }
+
+  // The best number of work items a group where the program leaves it open, tried once over copies of what it
+  // writes.
+  void try_groups(std::span<Buffer* const> bufs) {
     std::vector<std::shared_ptr<Buffer>> copies;
     for (size_t i = 0; i < bufs.size(); i++) {
       if (!buffers_[i].is_written) continue;
@@ -215,7 +225,6 @@ class OpenClProgram final : public Program {
       best_seconds = std::min(best_seconds, seconds);
     }
     group_ = best;
-    bind_all(bufs);
   }
 
   Queue queue_;
@@ -227,6 +236,19 @@ class OpenClProgram final : public Program {
   size_t most_items_ = 0;
   std::mutex mutex_;
 };
+
+// Drivers do not survive an exit while kernels run. After the first build, so that it comes before the
+// destructors of what the driver loaded for it.
+void finish_at_exit(Handle queue) {
+  static std::mutex mutex;
+  static auto* const queues = new std::vector<Handle>;
+  std::lock_guard lock(mutex);
+  if (std::ranges::find(*queues, queue) != queues->end()) return;
+  queues->push_back(queue);
+  [[maybe_unused]] static const int once = std::atexit([] {
+    for (Handle q : *queues) driver().clFinish(q);
+  });
+}
 
 class OpenClDevice final : public Device {
  public:
@@ -253,7 +275,10 @@ class OpenClDevice final : public Device {
     Handle program = cl.clCreateProgramWithSource(queue_.context, 1, &text, nullptr, &code);
     check(code, "clCreateProgramWithSource");
     code = cl.clBuildProgram(program, 1, &queue_.device, options_.c_str(), nullptr, nullptr);
-    if (code == 0) return std::make_unique<OpenClProgram>(queue_, program, kernel);
+    if (code == 0) {
+      finish_at_exit(queue_.queue);
+      return std::make_unique<OpenClProgram>(queue_, program, kernel);
+    }
     size_t bytes = 0;
     cl.clGetProgramBuildInfo(program, queue_.device, kProgramBuildLog, 0, nullptr, &bytes);
     std::string log(bytes, '\0');
