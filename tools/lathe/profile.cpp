@@ -77,7 +77,9 @@ Sums sums_of(const std::string& file) try {
     out.calls++, out.kernel_us += us;
   }
   for (auto& [key, t] : totals) out.kernels.push_back(std::move(t));
-  std::ranges::stable_sort(out.kernels, std::greater(), &Total::us);
+  std::ranges::sort(out.kernels, [](const Total& a, const Total& b) {
+    return std::tie(b.us, a.name) < std::tie(a.us, b.name);
+  });
   out.wall_us = std::max(0.0, end - begin);
   return out;
 } catch (const std::exception& error) {
