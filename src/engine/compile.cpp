@@ -51,7 +51,8 @@ std::shared_ptr<const CompiledKernel> load_given(const UOp& body, Device& device
   if (!device.renderer()) user_runtime_error("{} runs graphs only, no source", device.name());
   if (knob(Knob::DEBUG) >= 4 && !given.is_binary) debug_line("{}", given.source);
   auto out = std::make_shared<CompiledKernel>();
-  out->program = device.load({given.name, given.source, {}, given.is_binary});
+  out->program =
+      device.load({given.name, given.source, {body.srcs().begin(), body.srcs().end()}, given.is_binary});
   for (const UOp& p : body.srcs()) {
     out->slots.push_back(static_cast<int>(p.param().slot));
     out->work.bytes += static_cast<double>(prod(p.shape()).vmax() * item_size(p.dtype()));

@@ -15,7 +15,7 @@ class Buffer;
 struct KernelSource {
   std::string entry;
   std::string source;
-  std::vector<UOp> linear;
+  std::vector<UOp> linear;  // of a kernel that the user gives as text, its Params only
   bool is_binary = false;  // the source is what the device's compiler makes of text: on a CPU an object
 };
 

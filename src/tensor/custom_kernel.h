@@ -30,7 +30,7 @@ struct KernelText {
   std::string entry;
   std::string source;
   bool is_binary = false;
-  int n_cores = 1;       // on CPUs: how often it runs, with core_id from 0 on
+  int n_cores = 1;       // how often it runs: on CPUs with core_id from 0 on, on CL as work items
   size_t n_written = 1;  // the first arguments, which it writes
 };
 

@@ -123,8 +123,6 @@ TEST_CASE("the loop of a kernel that orders its effects keeps its order") {
     return close_loops(store(index(args[0], i), so_far + load(index(args[1], i))), {&i, 1});
   })[0];
   check_values(sums, {1, 3, 6, 10, 15, 21, 28, 36});
-  const Tensor text = custom_kernel({out, x}, KernelText{.entry = "f", .source = "__kernel void f() {}"})[0];
-  CHECK(contains(user_error([&] { text.to_vector<float>(); }).what(), "CL runs graphs only, no source"));
 }
 
 TEST_CASE("DEBUG=2 asks a device for the time of a kernel") {
@@ -145,4 +143,21 @@ TEST_CASE("work items that share a reduction all read the element that one of th
   };
   const std::vector<double> here = step("CPU"), there = step("CL");
   for (size_t i = 0; i < here.size(); i++) CHECK(there[i] == doctest::Approx(here[i]));
+}
+
+TEST_CASE("a kernel of the user in OpenCL C") {
+  if (!has_opencl()) return;
+  const KernelText twice{
+      "twice",
+      "kernel void twice(global float* out, ulong to, global const float* in, ulong from) {\n"
+      "  const size_t i = get_global_id(0);\n"
+      "  out[to + i] = 2 * in[from + i];\n}\n",
+      false, 4};
+  const Tensor x = floats({1, 2, 3, 4}).to("CL"), out = Tensor::empty({4}, {.device = "CL"});
+  check_values(custom_kernel({out, x + 1}, twice)[0] + 1, {5, 7, 9, 11});
+  const Tensor misfit = custom_kernel({out, x}, KernelText{.entry = "f", .source = "kernel void f() {}"})[0];
+  CHECK_THROWS_AS(misfit.to_vector<float>(), DeviceError);
+  KernelText binary = twice;
+  binary.is_binary = true;
+  CHECK(contains(user_error([&] { custom_kernel({out, x}, binary)[0].realize(); }).what(), "no binaries"));
 }

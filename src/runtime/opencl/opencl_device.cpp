@@ -133,6 +133,9 @@ class OpenClProgram final : public Program {
       items *= n;
       is_grouped_ = is_grouped_ || s.items[i];
     }
+    // The user's text says neither what it writes nor how many work items a group has.
+    is_text_ = std::ranges::all_of(source.linear, [](const UOp& u) { return u.op() == Op::Param; });
+    if (is_text_) is_grouped_ = true, group_ = {};
     check(driver().clGetKernelWorkGroupInfo(kernel_, queue.device, kKernelGroupItems, sizeof(most_items_),
                                             &most_items_, nullptr),
           "clGetKernelWorkGroupInfo");
@@ -144,8 +147,9 @@ class OpenClProgram final : public Program {
     driver().clReleaseProgram(program_);
   }
 
-  double run(std::span<Buffer* const> bufs, std::span<const int64_t> vars, int, bool wait) override {
+  double run(std::span<Buffer* const> bufs, std::span<const int64_t> vars, int n_cores, bool wait) override {
     std::lock_guard lock(mutex_);  // arguments are kept in the kernel
+    if (is_text_) total_[0] = static_cast<size_t>(n_cores);
     bind_all(bufs);
     for (size_t i = 0; i < vars.size(); i++) {
       const auto narrow = static_cast<int32_t>(vars[i]);
@@ -233,6 +237,7 @@ class OpenClProgram final : public Program {
   std::vector<size_t> variable_bytes_;
   Sizes total_{}, group_{};  // work items of the launch, and of one group
   bool is_grouped_ = false;  // group_ is settled
+  bool is_text_ = false;     // of the user: as many work items as it asks for cores
   size_t most_items_ = 0;
   std::mutex mutex_;
 };
@@ -267,7 +272,7 @@ class OpenClDevice final : public Device {
 
   // Drivers keep what they compiled; the kernel cache has nothing to add.
   std::unique_ptr<Program> load(const KernelSource& kernel) override {
-    if (kernel.linear.empty()) user_runtime_error("{} runs graphs only, no source", name());
+    if (kernel.is_binary) user_runtime_error("{} runs graphs and source, no binaries", name());
     const Driver& cl = driver();
     ErrorContext context([&] { return fmt::format("compiling {} for {}", kernel.entry, name()); });
     const char* text = kernel.source.c_str();
