@@ -16,7 +16,7 @@ struct KernelSource {
   std::string entry;
   std::string source;
   std::vector<UOp> linear;  // of a kernel that the user gives as text, its Params only
-  bool is_binary = false;  // the source is what the device's compiler makes of text: on a CPU an object
+  bool is_binary = false;   // the source is what the device's compiler makes of text: on a CPU an object
 };
 
 // Machine code that a host thread may call; renderer/renderer.h describes the arguments.
