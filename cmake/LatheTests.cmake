@@ -14,7 +14,8 @@ function(lathe_test_properties test label)
   # libraries that were opened at run time.
   set(environment "SPEC=1;CHECK_OOB=1;CACHEDB=${PROJECT_BINARY_DIR}/test-kernels.db"
                   "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/test-pocl"
-                  "ASAN_OPTIONS=intercept_tls_get_addr=0")
+                  "ASAN_OPTIONS=intercept_tls_get_addr=0"
+                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/support/leaks.supp:print_suppressions=0")
   set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77
                                           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
                                           ENVIRONMENT "${environment}")
