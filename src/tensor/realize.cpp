@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -139,6 +140,13 @@ UOp filled_if_empty(UOp u) {
   return u;
 }
 
+// Held as long as a list of live tensors is: what another thread has dropped would live on in the list, and
+// be taken for a reader of memory that the thread writes next.
+std::unique_lock<std::recursive_mutex> lock_tensors() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 // Constants are on every device.
 UOp copied(const UOp& u, const std::string& device) {
   const bool is_there = u.device().empty() || u.device() == device;
@@ -161,6 +169,7 @@ void run(std::vector<UOp> roots) {
   if (needed.empty()) return;
   if (t_traced)
     user_runtime_error("function {} is traced: values cannot be realized or read inside of it", *t_traced);
+  const auto lock = lock_tensors();
   // What was lazy before a recording began is no part of it, unless it is asked for by itself.
   const Recording* recording = Recording::open();
   const auto is_outside = [&](const auto& s) { return recording && s->lazy_number <= recording->mark(); };
@@ -185,6 +194,7 @@ void run(std::vector<UOp> roots) {
 }
 
 void run_pending(const MemoryNodes& used, const MemoryNodes& written, uint64_t after, uint64_t until) {
+  const auto lock = lock_tensors();
   const States lazy = LiveTensors::instance().lazy(after, until);
   std::vector<UOp> nodes, roots;
   for (const auto& s : lazy) nodes.push_back(s.uop);
