@@ -1,5 +1,6 @@
 // Gradients of tensors.
 #include "tensor/gradient.h"
+#include "tensor/pending.h"
 #include "tensor/promote.h"
 #include "tensor/state.h"
 
@@ -42,11 +43,14 @@ const Tensor& Tensor::backward(const std::optional<Tensor>& gradient) const {
   for (const UOp& u : toposort(root)) below.insert(u.node());
   std::vector<Tensor> tensors;
   std::vector<UOp> targets;
-  for (auto& s : LiveTensors::instance().all()) {
-    if (!is_float(s.uop.dtype()) || is_weak(s.uop.dtype()) || s.uop.device().empty()) continue;
-    if (!below.count(s.uop.node())) continue;
-    targets.push_back(s.uop);
-    tensors.push_back(TensorState::handle(std::move(s.state)));
+  {
+    const auto lock = lock_tensors();
+    for (auto& s : LiveTensors::instance().all()) {
+      if (!is_float(s.uop.dtype()) || is_weak(s.uop.dtype()) || s.uop.device().empty()) continue;
+      if (!below.count(s.uop.node())) continue;
+      targets.push_back(s.uop);
+      tensors.push_back(TensorState::handle(std::move(s.state)));
+    }
   }
   const std::vector<UOp> found = gradients({&root, 1}, {&seed, 1}, targets);
   for (size_t i = 0; i < tensors.size(); i++) {

@@ -3,6 +3,7 @@
 #include "uop/uop.h"
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -22,6 +23,10 @@ class FunctionTrace {
  private:
   const std::string* outer_;
 };
+
+// Held as long as a list of live tensors is: what another thread has dropped would live on in the list, and
+// be taken for a reader of memory that the thread writes next.
+std::unique_lock<std::recursive_mutex> lock_tensors();
 
 // Makes the roots real, and before memory is written all that still reads it as it was. A recording that is
 // open (engine/recording.h; its mark is a lazy number) gets the kernels.

@@ -140,13 +140,6 @@ UOp filled_if_empty(UOp u) {
   return u;
 }
 
-// Held as long as a list of live tensors is: what another thread has dropped would live on in the list, and
-// be taken for a reader of memory that the thread writes next.
-std::unique_lock<std::recursive_mutex> lock_tensors() {
-  static std::recursive_mutex mutex;
-  return std::unique_lock(mutex);
-}
-
 // Constants are on every device.
 UOp copied(const UOp& u, const std::string& device) {
   const bool is_there = u.device().empty() || u.device() == device;
@@ -160,6 +153,11 @@ thread_local const std::string* t_traced = nullptr;  // the name of the function
 }
 FunctionTrace::FunctionTrace(const std::string& name) : outer_(std::exchange(t_traced, &name)) {}
 FunctionTrace::~FunctionTrace() { t_traced = outer_; }
+
+std::unique_lock<std::recursive_mutex> lock_tensors() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
 
 void run(std::vector<UOp> roots) {
   std::vector<UOp> needed;
