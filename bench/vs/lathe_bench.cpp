@@ -109,7 +109,7 @@ void mnist_train(const Request& request, const std::string& workload) {
   const nn::TrainingScope training;
   auto step = lathe::jit([&](const Tensor& images, const Tensor& labels) {
     adam.zero_grad();
-    const Tensor loss = net(images).sparse_categorical_crossentropy(labels);
+    const Tensor loss = net(images.detach()).sparse_categorical_crossentropy(labels);
     loss.backward();
     adam.step(std::vector{loss});
     return loss;
