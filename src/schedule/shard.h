@@ -27,7 +27,7 @@ int64_t shard_size(const SInt& size, size_t n);
 // Piece i of n along an axis.
 UOp shard_piece(const UOp& x, int axis, size_t i, size_t n);
 
-// `x` on a device.
+// `x` on a device; constants are on every one.
 UOp copy_to(const UOp& x, const std::string& device);
 // Values that differ only in the size of an axis, one behind the other along it, in memory: who reads them
 // often would find out every time which one it is.

@@ -140,12 +140,6 @@ UOp filled_if_empty(UOp u) {
   return u;
 }
 
-// Constants are on every device.
-UOp copied(const UOp& u, const std::string& device) {
-  const bool is_there = u.device().empty() || u.device() == device;
-  return is_there ? u : UOp::make(Op::Copy, {u}, DeviceArg(device));
-}
-
 }  // namespace
 
 namespace {
@@ -329,7 +323,7 @@ void Tensor::write(const UOp& given, bool is_temporary) {
     value = lathe::cast(value, target.dtype());
   if (!(value.shape() == target.shape())) value = Tensor(value).expand(target.shape()).uop();
   const bool on_disk = is_disk(target.device());
-  if (on_disk) value = copied(value, target.device());
+  if (on_disk) value = copy_to(value, target.device());
   if (!value.device().empty() && !target.device().empty() && value.device() != target.device())
     user_runtime_error("assign device mismatch {} != {}", target.device(), value.device());
   if (value.dtype() != target.dtype())
@@ -346,7 +340,7 @@ void Tensor::write(const UOp& given, bool is_temporary) {
           "tensor itself, or realize() it first");
     // An expression changes by taking another; memory must stay that of one tensor.
     const std::string where = memory_beside(value.device());
-    live.set(*state_, is_storage(view_base(value)) ? stored(copied(value, where), where) : value);
+    live.set(*state_, is_storage(view_base(value)) ? stored(copy_to(value, where), where) : value);
     return;
   }
   if (repeats_elements(target, base))
@@ -381,7 +375,7 @@ Tensor& Tensor::replace(const Tensor& x) {
 
 Tensor Tensor::clone(const std::string& device) const {
   const std::string where = place(device.empty() ? memory_beside(this->device()) : device);
-  Tensor out(stored(copied(uop(), where), where));
+  Tensor out(stored(copy_to(uop(), where), where));
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).clone(device));
   return out;
@@ -400,7 +394,7 @@ Tensor Tensor::contiguous_backward() const { return Tensor(UOp::make(Op::Contigu
 Tensor Tensor::to(const std::string& device) const {
   const std::string where = place(device);
   if (this->device().empty() || this->device() == where) return *this;
-  const UOp copy = copied(uop(), where);
+  const UOp copy = copy_to(uop(), where);
   Tensor out(is_disk(where) ? stored(copy, where) : copy);
   out.state_->is_param = state_->is_param;
   if (state_->grad) out.set_grad(TensorState::handle(state_->grad).to(where));

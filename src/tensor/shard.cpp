@@ -12,7 +12,7 @@ Tensor spread(const Tensor& t, const std::string& where, std::optional<int> axis
   std::vector<UOp> parts;
   for (size_t i = 0; i < devices.size(); i++) {
     const UOp part = axis ? shard_piece(t.uop(), *axis, i, devices.size()) : t.uop();
-    parts.push_back(stored(UOp::make(Op::Copy, {part}, DeviceArg(devices[i])), devices[i]));
+    parts.push_back(stored(copy_to(part, devices[i]), devices[i]));
   }
   Tensor out(multi(parts, axis));
   out.set_param(t.is_param());

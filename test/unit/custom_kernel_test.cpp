@@ -5,6 +5,7 @@
 #include "runtime/cpu/cc.h"
 #include "schedule/schedule.h"
 #include "tensor/jit.h"
+#include "unit/kernels_of.h"
 #include "unit/tensor_check.h"
 
 #include <array>
@@ -13,12 +14,6 @@ using namespace lathe;
 using namespace lathe::test;
 
 namespace {
-
-uint64_t kernels_of(const std::vector<Tensor>& tensors) {
-  reset_counters();
-  Tensor::realize(tensors);
-  return counters().kernels;
-}
 
 UOp loop(const UOp& like, int axis, int id) {
   return range(like.shape()[static_cast<size_t>(axis)].uop(), id, AxisType::Loop);

@@ -4,21 +4,12 @@
 #include "engine/counters.h"
 #include "tensor/custom_kernel.h"
 #include "tensor/jit.h"
+#include "unit/kernels_of.h"
 #include "unit/tensor_check.h"
 #include "uop/variable.h"
 
 using namespace lathe;
 using namespace lathe::test;
-
-namespace {
-
-Counters run(const std::vector<Tensor>& tensors) {
-  reset_counters();
-  Tensor::realize(tensors);
-  return counters();
-}
-
-}  // namespace
 
 TEST_CASE("a function is traced once for each kind of argument") {
   int traces = 0;

@@ -1,7 +1,6 @@
 // Rows of graphs with the most kernels that they may take: fewer is a pass, values are checked elsewhere.
 #pragma once
-#include "engine/counters.h"
-#include "tensor/tensor.h"
+#include "unit/kernels_of.h"
 
 #include <functional>
 #include <string>
@@ -30,9 +29,7 @@ inline void check_kernels(const std::vector<KernelRow>& rows) {
   for (const KernelRow& row : rows) {
     INFO(row.graph);
     const std::vector<Tensor> outputs = row.outputs();
-    reset_counters();
-    Tensor::realize(outputs);
-    CHECK(counters().kernels <= row.most);
+    CHECK(kernels_of(outputs) <= row.most);
   }
 }
 

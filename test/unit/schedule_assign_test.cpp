@@ -3,6 +3,7 @@
 #include "engine/counters.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
+#include "unit/kernels_of.h"
 #include "unit/tensor_check.h"
 
 #include <numeric>
@@ -11,13 +12,6 @@ using namespace lathe;
 using namespace lathe::test;
 
 namespace {
-
-Counters run(const std::vector<Tensor>& tensors) {
-  reset_counters();
-  Tensor::realize(tensors);
-  return counters();
-}
-uint64_t kernels_of(const std::vector<Tensor>& tensors) { return run(tensors).kernels; }
 
 UOp written(const UOp& state, const UOp& value) { return UOp::make(Op::After, {state, store(state, value)}); }
 

@@ -8,6 +8,7 @@
 #include "nn/training.h"
 #include "schedule/schedule.h"
 #include "tensor/tensor.h"
+#include "unit/kernels_of.h"
 #include "unit/tensor_check.h"
 
 #include <functional>
@@ -16,12 +17,6 @@ using namespace lathe;
 using namespace lathe::test;
 
 namespace {
-
-uint64_t kernels_of(const std::vector<Tensor>& tensors) {
-  reset_counters();
-  Tensor::realize(tensors);
-  return counters().kernels;
-}
 
 template <class... Layers>
 std::vector<Tensor> realised(const Layers&... layers) {
