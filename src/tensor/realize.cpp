@@ -140,11 +140,10 @@ UOp filled_if_empty(UOp u) {
   return u;
 }
 
+thread_local const std::string* t_traced = nullptr;  // the name of the function
+
 }  // namespace
 
-namespace {
-thread_local const std::string* t_traced = nullptr;  // the name of the function
-}
 FunctionTrace::FunctionTrace(const std::string& name) : outer_(std::exchange(t_traced, &name)) {}
 FunctionTrace::~FunctionTrace() { t_traced = outer_; }
 
