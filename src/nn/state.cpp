@@ -71,11 +71,8 @@ void load_state(const NamedTensors& state, const NamedTensors& values, const Loa
   if (!others.empty()) log_warn("{}", text);
 
   std::vector<Tensor> targets;
-  for (auto& [target, value] : changes) {
-    const Tensor moved = value.reshape(target.shape());
-    const bool is_spread = names_several(target.device());
-    targets.push_back(target.replace(is_spread ? moved.shard_like(target) : moved.to(target.device())));
-  }
+  for (auto& [target, value] : changes)
+    targets.push_back(target.replace(value.reshape(target.shape()).shard_like(target)));
   if (options.realize) Tensor::realize(targets);
 }
 

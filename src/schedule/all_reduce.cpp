@@ -20,13 +20,17 @@ std::vector<int64_t> chunk_sizes(int64_t count, size_t n) {
   return out;
 }
 
+// `chunk(i)` of n parts, folded on a device.
+UOp folded(auto chunk, size_t n, Op op, const std::string& device) {
+  UOp sum = copy_to(chunk(0), device);
+  for (size_t i = 1; i < n; i++) sum = alu(op, {sum, copy_to(chunk(i), device)});
+  return sum;
+}
+
 std::vector<UOp> naive(const std::vector<UOp>& parts, Op op, std::span<const std::string> devices) {
   std::vector<UOp> out;
-  for (const std::string& d : devices) {
-    UOp sum = copy_to(parts[0], d);
-    for (size_t i = 1; i < parts.size(); i++) sum = alu(op, {sum, copy_to(parts[i], d)});
-    out.push_back(sum);
-  }
+  for (const std::string& d : devices)
+    out.push_back(folded([&](size_t i) { return parts[i]; }, parts.size(), op, d));
   return out;
 }
 
@@ -48,12 +52,7 @@ std::vector<UOp> around_ring(auto chunk, Op op, std::span<const std::string> dev
 }
 
 std::vector<UOp> on_one(auto chunk, Op op, std::span<const std::string> devices, size_t where) {
-  UOp sum;
-  for (size_t i = 0; i < devices.size(); i++) {
-    const UOp here = copy_to(chunk(i), devices[where]);
-    sum = sum ? alu(op, {sum, here}) : here;
-  }
-  sum = in_memory(sum);
+  const UOp sum = in_memory(folded(chunk, devices.size(), op, devices[where]));
   std::vector<UOp> out;
   for (const std::string& d : devices) out.push_back(copy_to(sum, d));
   return out;
