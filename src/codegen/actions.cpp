@@ -4,9 +4,12 @@
 #include "codegen/stage.h"
 #include "uop/arg_kind.h"
 #include "uop/rebuild.h"
+#include "uop/simplify.h"
+#include "uop/spec_rules.h"
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -21,6 +24,28 @@ constexpr int kMaxShares = 64;  // each work item folds them all
 }
 
 bool is_output(AxisType t) { return t == AxisType::Loop || t == AxisType::Global || t == AxisType::Thread; }
+
+// Elements that are computed twice must not be read back in between.
+bool reads_what_it_writes(const UOp& body) {
+  std::unordered_set<const Node*> read, written;
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::Load && u.op() != Op::Store) continue;
+    const Node* memory = strip_after(u.src(0).src(0)).node();
+    (u.op() == Op::Load ? read : written).insert(memory);
+  }
+  return std::ranges::any_of(written, [&](const Node* m) { return read.contains(m); });
+}
+
+// Parts of `amount` steps where that does not divide the axis: the last one begins early and overlaps the one
+// before, so that all have the same form.
+UOp tile_with_overlap(const UOp& body, const UOp& r, int64_t amount) {
+  const int64_t size = r.src(0).value().as_i64(), last = size - amount;
+  const int id = next_range_id(body);
+  const UOp outer = range((size + amount - 1) / amount, id, r.range().type);
+  const UOp inner = range(amount, id + 1, r.range().type);
+  const UOp early = maximum(outer * -amount + last, constant(0));  // what the last part begins too early
+  return change_ranges(body, {{r, early * -1 + last + inner, {outer, inner}}});
+}
 
 // `amount` inner iterations of `r` get `type`; the outer part keeps its type.
 UOp split_axis(const UOp& body, const UOp& r, int64_t amount, AxisType type, bool inner_is_new) {
@@ -80,6 +105,37 @@ UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
   return substitute(body, map);
 }
 
+// The two may be anything to each other: what the index becomes shows whether it was worth it.
+UOp merge_with_next(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
+  if (static_cast<size_t>(a.axis) + 1 >= axes.size()) illegal(a, "there is no next axis");
+  const UOp &r0 = axes[static_cast<size_t>(a.axis)], &r1 = axes[static_cast<size_t>(a.axis) + 1];
+  if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const())
+    illegal(a, "the next axis is of another kind");
+  if (!always_adjacent(body, r0, r1)) illegal(a, "the axes are not always next to each other");
+  const int64_t inner = r1.src(0).value().as_i64();
+  const UOp both = range(r0.src(0).value().as_i64() * inner, next_range_id(body), r0.range().type);
+  return simplify(change_ranges(body, {{r0, both / inner, {both}}, {r1, both % inner, {}}}));
+}
+
+// Reads beyond the end give 0 and writes do nothing; a reduction takes nothing from there.
+UOp pad_axis(const UOp& body, const UOp& r, int64_t size) {
+  const UOp padded = range(size, next_range_id(body), r.range().type);
+  const UOp inside = lt(padded, r.src(0));
+  const UOp changed = change_ranges(body, {{r, padded, {padded}}});
+  Rebuilt done;
+  return done.walk(toposort(changed), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (u.op() == Op::Index && is_open(u, padded) && is_memory(u.src(0)))
+      return index(v.src(0), where(inside, v.src(1), invalid()));
+    if (u.op() != Op::Reduce || std::ranges::find(u.srcs(), padded) == u.srcs().end()) return v;
+    SmallVec<UOp, 8> srcs;
+    for (const UOp& s : v.srcs()) srcs.push_back(s);
+    srcs[0] =
+        where(inside, v.src(0), constant(v.dtype(), neutral_element(u.arg_as<ReduceArg>().op, v.dtype())));
+    return v.with_srcs(srcs);
+  });
+}
+
 UOp record(const UOp& body, const Action& a) {
   KernelArg arg = *body.arg_as<KernelPtr>();
   arg.actions.push_back(a);
@@ -99,6 +155,19 @@ std::vector<UOp> kernel_axes(const UOp& body) {
   for (const UOp& u : toposort(body))
     if (u.op() == Op::Reduce) add(u.srcs().subspan(1));
   return out;
+}
+
+// Wherever one of the two is closed the other follows.
+bool always_adjacent(const UOp& body, const UOp& r0, const UOp& r1) {
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::End && u.op() != Op::Reduce) continue;
+    const auto ranges = u.srcs().subspan(1);
+    const auto at = std::find(ranges.begin(), ranges.end(), r0);
+    const bool has1 = std::find(ranges.begin(), ranges.end(), r1) != ranges.end();
+    if ((at != ranges.end()) != has1) return false;
+    if (has1 && (at + 1 == ranges.end() || !(*(at + 1) == r1))) return false;
+  }
+  return true;
 }
 
 int next_range_id(const UOp& body) {
@@ -136,12 +205,23 @@ UOp apply_action(const UOp& body, const Action& a) {
   const std::vector<UOp> axes = kernel_axes(body);
   if (a.axis < 0 || static_cast<size_t>(a.axis) >= axes.size()) illegal(a, "no such axis");
   if (a.kind == ActionKind::Swap) return record(swap_axes(body, a, axes), a);
+  if (a.kind == ActionKind::Merge) return record(merge_with_next(body, a, axes), a);
   const UOp& r = axes[static_cast<size_t>(a.axis)];
   if (!r.src(0).is_const()) illegal(a, "the axis has no constant size");
   const int64_t size = r.src(0).value().as_i64();
   const int64_t amount = a.amount ? a.amount : size;
-  if (amount < 2 || size % amount) illegal(a, "the amount does not divide the axis");
   const AxisType type = r.range().type;
+  if (a.kind == ActionKind::Tile && amount > 1 && amount < size && size % amount && is_output(type) &&
+      type != AxisType::Thread) {
+    if (reads_what_it_writes(body)) illegal(a, "parts overlap, and the kernel reads what it writes");
+    return record(tile_with_overlap(body, r, amount), a);
+  }
+  if (a.kind == ActionKind::PadTo) {
+    if (amount < 2 || size % amount == 0) illegal(a, "the axis is a multiple already");
+    if (!is_output(type) && type != AxisType::Reduce) illegal(a, "not a plain loop");
+    return record(pad_axis(body, r, (size + amount - 1) / amount * amount), a);
+  }
+  if (amount < 2 || size % amount) illegal(a, "the amount does not divide the axis");
   switch (a.kind) {
     case ActionKind::Upcast:
       if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
@@ -159,8 +239,8 @@ UOp apply_action(const UOp& body, const Action& a) {
       return record(split_axis(body, r, amount, AxisType::Vector, true), a);
     case ActionKind::Thread:
       if (!is_output(type)) illegal(a, "not an output loop");
-      for (const UOp& o : axes)
-        if (o.range().type == AxisType::Thread) illegal(a, "the kernel has a thread axis");
+      if (std::ranges::count_if(axes, [](const UOp& o) { return o.range().type == AxisType::Thread; }) > 1)
+        illegal(a, "the kernel has two thread axes");
       return record(split_axis(body, r, amount, AxisType::Thread, false), a);
     case ActionKind::Local:
       if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
@@ -176,6 +256,10 @@ UOp apply_action(const UOp& body, const Action& a) {
       if (!is_output(type) && type != AxisType::Reduce) illegal(a, "not a plain loop");
       if (amount == size) illegal(a, "the tile is the whole axis");
       return record(split_axis(body, r, amount, type, true), a);
+    case ActionKind::Block:
+      if (type != AxisType::Reduce) illegal(a, "not a reduction loop");
+      if (amount == size) illegal(a, "the block is the whole axis");
+      return record(block_reduce(body, r, amount), a);
     default: illegal(a, "there is no such action");
   }
 }

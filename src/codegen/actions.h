@@ -3,10 +3,15 @@
 //   Upcast(axis, n)   n iterations of an output axis side by side in one pass of the loop
 //   Unroll(axis, n)   the same inside a reduction
 //   Vector(axis, n)   n iterations of an axis become the lanes of vectors; one such axis a loop nest
-//   Thread(axis, n)   an output axis in n parts that may run on several threads
+//   Thread(axis, n)   an output axis in n parts that may run on several threads; up to two axes a kernel
 //   Local(axis, n)    n iterations of an output axis are work items of one group
 //   Group(axis, n)    a reduction in n parts, each the share of a work item; the group folds them at the end
-//   Tile(axis, n)     split an axis into an outer and an inner loop of n
+//   Tile(axis, n)     split an axis into an outer and an inner loop of n; where n does not divide an output
+//                     axis the last tile overlaps the one before
+//   Block(axis, n)    a reduction in blocks of n steps, added up in scratch: the innermost output loop runs
+//                     through for each block
+//   PadTo(axis, n)    the axis up to the next multiple of n; nothing is read or written beyond its end
+//   Merge(axis, 0)    an axis and the next one become one
 //   Swap(axis, other) exchange two output loops
 //   Stage(load, 0)    a load reads from a contiguous scratch copy (stage.h)
 //
@@ -25,6 +30,9 @@ std::vector<UOp> kernel_axes(const UOp& body);
 
 // The body after one action. UserError (Runtime) when the action is illegal; the body is unchanged then.
 UOp apply_action(const UOp& body, const Action& action);
+
+// Whether two axes are closed together everywhere, the second right after the first.
+bool always_adjacent(const UOp& body, const UOp& r0, const UOp& r1);
 
 // Replaces Ranges by expressions over new ranges, also in the lists of End and Reduce.
 struct RangeChange {

@@ -5,19 +5,19 @@
 namespace lathe {
 
 UOp expand_upcasts(const UOp& body) {
-  std::vector<std::pair<UOp, UOp>> map;
-  for (const UOp& e : body.srcs()) {
-    if (e.op() != Op::End) continue;
+  Rebuilt done;
+  return done.walk(toposort(body), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (u.op() != Op::End) return v;
     std::vector<UOp> upcasts, rest;
-    for (const UOp& r : e.srcs().subspan(1))
-      (r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
-    if (upcasts.empty()) continue;
+    for (const UOp& r : v.srcs().subspan(1))
+      (r.op() == Op::Range && r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
+    if (upcasts.empty()) return v;
     std::vector<UOp> copies;
     for_each_combination(
-        upcasts, [&](std::span<const int64_t> v) { copies.push_back(at_values(e.src(0), upcasts, v)); });
-    map.emplace_back(e, close_loops(UOp::make(Op::Group, DType::Void, copies), rest));
-  }
-  return map.empty() ? body : substitute(body, map);
+        upcasts, [&](std::span<const int64_t> n) { copies.push_back(at_values(v.src(0), upcasts, n)); });
+    return close_loops(UOp::make(Op::Group, DType::Void, copies), rest);
+  });
 }
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
 #include "base/knobs.h"
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
+#include "codegen/contraction.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "codegen/stage.h"
@@ -355,7 +356,9 @@ UOp optimise(const UOp& body, const Target& target) {
     return out;
   }
   if (knob(Knob::NOOPT)) return body;
-  const UOp out = Heuristic(merge_ranges(body), target).run();
+  const UOp merged = merge_ranges(body);
+  const std::optional<UOp> tiled = tile_contraction(merged, target);
+  const UOp out = tiled ? *tiled : Heuristic(merged, target).run();
   check_work_groups(out, target);
   return out;
 }

@@ -15,14 +15,27 @@
 namespace lathe {
 namespace {
 
-// The Thread loop is run by the caller: its Range is the number of the part.
+int64_t n_parts(const UOp& body) {
+  int64_t n = 1;
+  for (const UOp& r : kernel_axes(body))
+    if (r.range().type == AxisType::Thread) n *= r.src(0).value().as_i64();
+  return n;
+}
+
+// The Thread loops are run by the caller: their Ranges follow from the number of the part.
 UOp threads_to_core_id(const UOp& body) {
+  const int64_t n = n_parts(body);
+  if (n == 1) return body;
+  const UOp id = UOp::make(Op::Special, {constant(Scalar(n))}, TextArg("core_id"));
+  std::vector<RangeChange> changes;
+  int64_t left = n;
   for (const UOp& r : kernel_axes(body)) {
     if (r.range().type != AxisType::Thread) continue;
-    const UOp id = UOp::make(Op::Special, {r.src(0)}, TextArg("core_id"));
-    return change_ranges(body, {{r, id, {}}});
+    const int64_t size = r.src(0).value().as_i64();
+    left /= size;
+    changes.push_back({r, size == n ? id : id / left % size, {}});
   }
-  return body;
+  return change_ranges(body, changes);
 }
 
 UOp prove_accesses(const UOp& body, const Target&) {
@@ -108,8 +121,7 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   const UOp optimised = optimise(shrunk, target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
-  for (const UOp& r : kernel_axes(optimised))
-    if (r.range().type == AxisType::Thread) out.n_cores = static_cast<int>(r.src(0).value().as_i64());
+  out.n_cores = static_cast<int>(n_parts(optimised));
   prove_accesses(body, target);
   const UOp lowered = run_passes(optimised, target, kPasses);
   out.linear = linearize(lowered);

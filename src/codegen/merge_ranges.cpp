@@ -1,7 +1,6 @@
 #include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/passes.h"
-#include "uop/simplify.h"
 
 #include <algorithm>
 
@@ -24,32 +23,11 @@ bool steps_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, cons
   return true;
 }
 
-// Wherever one of the two is closed the other follows.
-bool always_adjacent(const UOp& body, const UOp& r0, const UOp& r1) {
-  for (const UOp& u : toposort(body)) {
-    if (u.op() != Op::End && u.op() != Op::Reduce) continue;
-    const auto ranges = u.srcs().subspan(1);
-    const auto at = std::find(ranges.begin(), ranges.end(), r0);
-    const bool has1 = std::find(ranges.begin(), ranges.end(), r1) != ranges.end();
-    if ((at != ranges.end()) != has1) return false;
-    if (has1 && (at + 1 == ranges.end() || !(*(at + 1) == r1))) return false;
-  }
-  return true;
-}
-
-std::optional<UOp> merged(const UOp& body, const UOp& r0, const UOp& r1, size_t divisions) {
-  const int64_t inner = r1.src(0).value().as_i64();
-  const UOp both = range(r0.src(0).value().as_i64() * inner, next_range_id(body), r0.range().type);
-  const UOp out = simplify(change_ranges(body, {{r0, both / inner, {both}}, {r1, both % inner, {}}}));
-  if (count_divisions(out) > divisions) return {};
-  return out;
-}
-
 }  // namespace
 
 UOp merge_ranges(const UOp& start) {
   UOp body = start;
-  size_t divisions = count_divisions(body);
+  const size_t divisions = count_divisions(body);
   for (bool again = true; again;) {
     again = false;
     const std::vector<UOp> axes = kernel_axes(body);
@@ -58,10 +36,10 @@ UOp merge_ranges(const UOp& start) {
       const UOp &r0 = axes[i], &r1 = axes[i + 1];
       if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const()) continue;
       if (!steps_as_one(accesses, r0, r1) || !always_adjacent(body, r0, r1)) continue;
-      if (const auto next = merged(body, r0, r1, divisions)) {
-        body = *next;
-        again = true;
-      }
+      const UOp next = apply_action(body, {ActionKind::Merge, static_cast<int32_t>(i), 0});
+      if (count_divisions(next) > divisions) continue;
+      body = next;
+      again = true;
     }
   }
   return body;

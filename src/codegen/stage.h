@@ -9,7 +9,12 @@ namespace lathe {
 // UserError (Runtime) where that is illegal.
 UOp stage_load(const UOp& body, int access);
 
-// Bytes of that copy, and how many loop steps share one; {0, 0} where staging is illegal.
+// The reduction over `r` in blocks of `amount` steps: the loop over blocks is outside of the innermost output
+// loop, whose running values lie in scratch meanwhile. Where several reductions share `r`, all of them.
+// UserError (Runtime) where no output loop is inside every one.
+UOp block_reduce(const UOp& body, const UOp& r, int64_t amount);
+
+// Bytes of the copy of a load, and how many loop steps share one; {0, 0} where staging is illegal.
 struct StagePlan {
   int64_t bytes = 0;
   double uses = 0;

@@ -85,11 +85,24 @@ struct ParamArg {
 using ParamPtr = std::shared_ptr<const ParamArg>;
 
 // One optimiser action (codegen/actions.h gives their meaning).
-enum class ActionKind : uint8_t { Upcast, Unroll, Vector, Thread, Local, Group, Tile, PadTo, Swap, Stage };
+enum class ActionKind : uint8_t {
+  Upcast,
+  Unroll,
+  Vector,
+  Thread,
+  Local,
+  Group,
+  Tile,
+  PadTo,
+  Swap,
+  Stage,
+  Merge,
+  Block
+};
 struct Action {
   ActionKind kind;
   int32_t axis;    // position in the kernel's list of axes at the time the action applies
-  int32_t amount;  // 0 = the whole axis; Swap: the other axis; Stage: unused
+  int32_t amount;  // 0 = the whole axis; Swap: the other axis; Stage, Merge: unused
   bool operator==(const Action&) const = default;
 };
 

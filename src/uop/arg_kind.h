@@ -62,9 +62,10 @@ constexpr int min_sources(Op op) {
 inline constexpr std::array<std::string_view, 4> kAddrSpaceNames = {"Global", "Local", "Reg", "Alu"};
 static_assert(static_cast<size_t>(AddrSpace::Alu) + 1 == kAddrSpaceNames.size());
 
-inline constexpr std::array<std::string_view, 10> kActionKindNames = {
-    "Upcast", "Unroll", "Vector", "Thread", "Local", "Group", "Tile", "PadTo", "Swap", "Stage"};
-static_assert(static_cast<size_t>(ActionKind::Stage) + 1 == kActionKindNames.size());
+inline constexpr std::array<std::string_view, 12> kActionKindNames = {
+    "Upcast", "Unroll", "Vector", "Thread", "Local", "Group",
+    "Tile",   "PadTo",  "Swap",   "Stage",  "Merge", "Block"};
+static_assert(static_cast<size_t>(ActionKind::Block) + 1 == kActionKindNames.size());
 
 constexpr std::string_view addr_space_name(AddrSpace s) { return kAddrSpaceNames[static_cast<size_t>(s)]; }
 constexpr std::string_view action_kind_name(ActionKind k) { return kActionKindNames[static_cast<size_t>(k)]; }

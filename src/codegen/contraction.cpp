@@ -1,0 +1,391 @@
+#include "codegen/contraction.h"
+
+#include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
+#include "codegen/stage.h"
+#include "uop/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+namespace lathe {
+namespace {
+
+int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
+bool is_plain_output(const UOp& r) { return r.range().type == AxisType::Loop; }
+bool is_plain_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
+int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+// Costs in cycles of a core that starts two vector operations and two loads a cycle.
+constexpr double kPerOperation = 0.5, kPerLoad = 0.5;
+constexpr double kPerPanelLoad = 1.5;    // from the second cache
+constexpr double kNotHidden = 0.15;      // the share of the loads' time that operations do not cover
+constexpr double kMinCyclesPerStep = 4;  // latency of an addition to one accumulator
+constexpr double kGatedScalarLoad = 4;   // a branch
+// A vector of a panel: from rows, from rows under gates, lane by lane.
+constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 1;
+constexpr double kStoreRow = 1, kStoreLane = 1.5;
+constexpr double kPartOverhead = 2000;  // what it costs to give a part to a thread
+
+// A load of the reduction, and what it moves by along an axis: nothing where that is not linear.
+struct Operand {
+  UOp load, index;
+  bool is_gated;
+  bool depends_on(const UOp& r) const { return is_open(index, r) || is_open(load, r); }
+  std::optional<int64_t> stride(const UOp& r) const {
+    const auto linear = linear_in(index, r);
+    return linear ? std::optional(linear->stride) : std::nullopt;
+  }
+};
+
+struct Tile {
+  UOp lanes_axis, rows_axis;
+  int64_t lanes = 1, vectors = 1, rows = 1;
+  double cost = std::numeric_limits<double>::infinity();
+};
+
+class Contraction {
+ public:
+  Contraction(const UOp& body, const Target& target) : body_(body), target_(target) { refresh(); }
+
+  bool find() {
+    if (!read_reductions()) return false;
+    merge_outputs();
+    for (const UOp& lanes : outputs_)
+      for (const UOp& rows : outputs_)
+        if (!(lanes == rows)) consider(lanes, rows);
+    return static_cast<bool>(best_.lanes_axis);
+  }
+
+  UOp apply() {
+    const Tile t = best_;
+    std::vector<int> inside, outside;  // by whether the panel depends on the loop
+    for (const UOp& r : outputs_)
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis))
+        (panel_depends_on(r) ? outside : inside).push_back(r.range().id);
+    const int panels = tile(t.lanes_axis, t.lanes * t.vectors);
+    upcast_lanes(t);
+    const int rows = tile(t.rows_axis, t.rows);
+    if (t.rows > 1) act(ActionKind::Upcast, inner_, t.rows);
+    if (panels >= 0) outside.push_back(panels);
+    outside.insert(outside.end(), inside.begin(), inside.end());
+    if (rows >= 0) outside.push_back(rows);
+    order(outside);
+    block_reductions();
+    thread();
+    stage();
+    merge_reductions();
+    unroll(t.rows * t.vectors);
+    return body_;
+  }
+
+ private:
+  void refresh() {
+    axes_ = kernel_axes(body_);
+    outputs_.clear();
+    for (const UOp& r : axes_)
+      if (is_plain_output(r)) outputs_.push_back(r);
+  }
+
+  // All reductions run over the same loops, side by side, and there is one for each step of every output.
+  bool read_reductions() {
+    reduces_.clear();
+    operands_.clear();
+    for (const UOp& r : axes_)
+      if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r))) return false;
+    for (const UOp& u : toposort(body_)) {
+      if (u.op() == Op::After || u.op() == Op::Barrier) return false;
+      if (u.op() != Op::Reduce) continue;
+      if (!reduces_.empty() && !std::ranges::equal(u.srcs().subspan(1), reduces_[0].srcs().subspan(1)))
+        return false;
+      if (open_axis(u, AxisType::Reduce)) return false;
+      for (const UOp& r : outputs_)
+        if (!is_open(u, r)) return false;
+      reduces_.push_back(u);
+    }
+    if (reduces_.empty()) return false;
+    std::unordered_set<UOp> seen;
+    for (const UOp& u : reduces_)
+      for (const UOp& x : toposort(u.src(0))) {
+        if (x.op() == Op::Reduce) return false;
+        if (x.op() != Op::Load || !seen.insert(x).second) continue;
+        if (x.src(0).op() != Op::Index) return false;
+        const UOp& at = x.src(0).src(1);
+        const bool gated = is_gated(at);
+        operands_.push_back({x, gated ? UOp(at.src(1)) : at, gated || x.n_srcs() > 1});
+      }
+    steps_ = 1;
+    for (const UOp& r : reduces_[0].srcs().subspan(1)) steps_ *= static_cast<double>(size_of(r));
+    return true;
+  }
+
+  // Output loops become one where every access goes through the pair with one stride, gates aside: vectors
+  // then run across the ends of rows.
+  void merge_outputs() {
+    for (size_t i = 0; i + 1 < outputs_.size();) {
+      const UOp r0 = outputs_[i], r1 = outputs_[i + 1];
+      const bool fits = always_adjacent(body_, r0, r1) && all_step_as_one(r0, r1);
+      if (!fits) {
+        i++;
+        continue;
+      }
+      body_ = apply_action(body_, {ActionKind::Merge, position(r0.range().id), 0});
+      refresh();
+      CHECK(read_reductions(), "merging loops made another kind of kernel");
+      i = i ? i - 1 : 0;
+    }
+  }
+  bool all_step_as_one(const UOp& r0, const UOp& r1) const {
+    const auto steps = [&](const UOp& at) {
+      const UOp& index = is_gated(at) ? at.src(1) : at;
+      const auto a = linear_in(index, r0), b = linear_in(index, r1);
+      return a && b && a->stride == b->stride * size_of(r1);
+    };
+    return std::ranges::all_of(toposort(body_), [&](const UOp& u) {
+      return (u.op() != Op::Load && u.op() != Op::Store) || steps(u.src(0).src(1));
+    });
+  }
+
+  // ---- the cost of a tile
+
+  void consider(const UOp& lanes_axis, const UOp& rows_axis) {
+    bool shared_by_rows = false, shared_by_lanes = false;
+    for (const Operand& o : operands_) {
+      const bool l = o.depends_on(lanes_axis), r = o.depends_on(rows_axis);
+      shared_by_rows = shared_by_rows || (l && !r);
+      shared_by_lanes = shared_by_lanes || (r && !l);
+    }
+    if (!shared_by_rows || !shared_by_lanes) return;
+    const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
+    Tile t{lanes_axis, rows_axis};
+    t.lanes = std::min<int64_t>(n, target_.lanes(reduces_[0].dtype()));
+    if (t.lanes < 2) return;
+    const auto accumulators = static_cast<int64_t>(reduces_.size());
+    constexpr int64_t kMostVectors = 6, kMostRows = 16;
+    for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
+      for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
+        if ((t.rows * t.vectors * accumulators) + t.vectors + 1 > target_.vector_registers) break;
+        t.cost = cost_of(t);
+        if (t.cost < best_.cost) best_ = t;
+      }
+  }
+
+  double cost_of(const Tile& t) const {
+    const auto vectors = static_cast<double>(t.vectors), rows = static_cast<double>(t.rows);
+    const auto lanes = static_cast<double>(t.lanes);
+    const auto panels = static_cast<double>(parts_of(size_of(t.lanes_axis), t.lanes * t.vectors));
+    const auto tiles_a_panel = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
+    double outer = 1;
+    for (const UOp& r : outputs_)
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis)) outer *= static_cast<double>(size_of(r));
+    const double operations = vectors * rows * static_cast<double>(reduces_.size());
+    double loads = 0, packing = 0;
+    for (const Operand& o : operands_) {
+      const bool on_lanes = o.depends_on(t.lanes_axis), on_rows = o.depends_on(t.rows_axis);
+      const bool is_row = o.stride(t.lanes_axis) == 1;
+      if (on_lanes && on_rows) {
+        loads += vectors * rows * (is_row ? kPerLoad : lanes * kPerLoad);
+      } else if (on_lanes) {
+        const double bytes = vectors * lanes * steps_ * static_cast<double>(item_size(o.load.dtype()));
+        loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
+        packing += vectors * (!is_row ? kPackLane * lanes : o.is_gated ? kPackGated : kPackRow) /
+                   uses_of_panel(o, t);
+      } else if (on_rows) {
+        loads += rows * (o.is_gated ? kGatedScalarLoad : kPerLoad);
+        if (aliases(o, t)) loads += rows * kPerLoad;
+      } else {
+        loads += kPerLoad;
+      }
+    }
+    const double step =
+        std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads;
+    double stores = 0;
+    for (const UOp& u : toposort(body_))
+      if (u.op() == Op::Store) {
+        const auto linear = linear_in(u.src(0).src(1), t.lanes_axis);
+        stores += linear && linear->stride == 1 ? kStoreRow : kStoreLane * lanes;
+      }
+    const double tile = (step + packing) * steps_ + vectors * rows * stores;
+    return tile * tiles_a_panel * panels * outer / balance(t, panels, tiles_a_panel);
+  }
+
+  // How many tiles read what is packed once.
+  double uses_of_panel(const Operand& o, const Tile& t) const {
+    auto uses = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
+    for (const UOp& r : outputs_)
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
+        uses *= static_cast<double>(size_of(r));
+    return uses;
+  }
+
+  // Rows whose distance is a multiple of a page's half fall into the same few sets of the first cache.
+  static bool aliases(const Operand& o, const Tile& t) {
+    constexpr int64_t kHalfPage = 2048, kWays = 8;
+    const auto stride = o.stride(t.rows_axis);
+    return t.rows > kWays && stride && *stride && *stride * item_size(o.load.dtype()) % kHalfPage == 0;
+  }
+
+  // The share of the threads' time that is work, with the best loop divided among them.
+  double balance(const Tile& t, double panels, double tiles) const {
+    if (!target_.has_threads) return 1;
+    double best = 0;
+    const auto threads = static_cast<double>(target_.max_threads);
+    const auto share = [&](double n) { best = std::max(best, n / (std::ceil(n / threads) * threads)); };
+    share(panels);
+    share(tiles);
+    for (const UOp& r : outputs_)
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis)) share(static_cast<double>(size_of(r)));
+    return best;
+  }
+
+  // ---- actions
+
+  int32_t position(int id) const {
+    const auto at = std::ranges::find(axes_, id, [](const UOp& r) { return r.range().id; });
+    CHECK(at != axes_.end(), "no such axis");
+    return static_cast<int32_t>(at - axes_.begin());
+  }
+  // Applies an action to the axis with this range id.
+  void act(ActionKind kind, int id, int64_t amount) {
+    body_ = apply_action(body_, {kind, position(id), static_cast<int32_t>(amount)});
+    refresh();
+  }
+
+  // The id of the loop over tiles, or -1 where one is all; that of the loop inside is inner_.
+  int tile(const UOp& axis, int64_t amount) {
+    inner_ = axis.range().id;
+    if (size_of(axis) == amount) return -1;
+    if (amount == 1) return inner_;
+    const int outer = next_range_id(body_);
+    act(ActionKind::Tile, inner_, amount);
+    inner_ = outer + 1;
+    return outer;
+  }
+
+  void upcast_lanes(const Tile& t) {
+    const int vectors = next_range_id(body_);
+    act(ActionKind::Vector, inner_, t.lanes);
+    if (t.vectors > 1) act(ActionKind::Upcast, vectors, t.vectors);
+  }
+
+  bool panel_depends_on(const UOp& r) const {
+    return std::ranges::any_of(operands_, [&](const Operand& o) {
+      return o.depends_on(best_.lanes_axis) && !o.depends_on(best_.rows_axis) && o.depends_on(r);
+    });
+  }
+
+  // Plain output loops in the order of these ids.
+  void order(const std::vector<int>& ids) {
+    for (size_t i = 0; i < ids.size(); i++) {
+      const int now = outputs_[i].range().id;
+      if (now == ids[i]) continue;
+      body_ = apply_action(body_, {ActionKind::Swap, position(now), position(ids[i])});
+      refresh();
+    }
+  }
+
+  // Panels that would not stay in the second cache are taken in blocks.
+  void block_reductions() {
+    const auto most = static_cast<double>(target_.l2_bytes) / 2;
+    double bytes = 0;
+    for (const UOp& load : stageable_loads(body_))
+      if (open_axis(load, AxisType::Vector))
+        bytes = std::max(bytes, static_cast<double>(plan_stage(body_, load).bytes));
+    if (bytes <= most) return;
+    const UOp* longest = nullptr;
+    for (const UOp& r : axes_)
+      if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
+    if (!longest || outputs_.empty()) return;
+    const int64_t size = size_of(*longest);
+    for (int64_t n = size / 2; n >= 32; n--)
+      if (size % n == 0 && bytes / static_cast<double>(size / n) <= most)
+        return act(ActionKind::Block, longest->range().id, n);
+  }
+
+  void thread() {
+    if (!target_.has_threads || target_.max_threads < 2) return;
+    const int64_t threads = target_.max_threads;
+    int best = -1;
+    int64_t best_parts = 0;
+    double best_share = 0;
+    for (const UOp& r : outputs_) {
+      const int64_t n = size_of(r);
+      // The fewest parts with the least time idle.
+      for (int64_t parts = std::min(n, threads); parts <= n; parts++) {
+        if (n % parts) continue;
+        const double share =
+            static_cast<double>(parts) / static_cast<double>(parts_of(parts, threads) * threads);
+        if (share <= best_share + 0.02) continue;
+        best = r.range().id;
+        best_parts = parts;
+        best_share = share;
+      }
+    }
+    if (best >= 0 && best_parts > 1) act(ActionKind::Thread, best, best_parts);
+  }
+
+  // Panels are packed where that pays: rows far apart in memory fall into few sets of the caches, and gates
+  // and gathers are paid once.
+  void stage() {
+    for (size_t i = 0, n = stageable_loads(body_).size(); i < n; i++) {
+      const UOp load = stageable_loads(body_)[i];
+      const UOp vector = open_axis(load, AxisType::Vector);
+      if (!vector || load.src(0).src(0).op() != Op::Param) continue;
+      const StagePlan plan = plan_stage(body_, load);
+      if (!plan.bytes || static_cast<double>(plan.bytes) > static_cast<double>(target_.l2_bytes)) continue;
+      const UOp& at = load.src(0).src(1);
+      const auto linear = linear_in(is_gated(at) ? at.src(1) : at, vector);
+      const bool is_row = !is_gated(at) && linear && linear->stride == 1;
+      constexpr double kMinUses = 8;
+      if (plan.uses < (is_row ? kMinUses : 2)) continue;
+      if (is_row && plan.bytes < target_.l1d_bytes / 2) continue;
+      body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
+      refresh();
+    }
+  }
+
+  // Packed panels have one stride.
+  void merge_reductions() {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = 0; i + 1 < axes_.size() && !again; i++) {
+        if (!is_plain_reduce(axes_[i]) || !is_plain_reduce(axes_[i + 1])) continue;
+        if (!always_adjacent(body_, axes_[i], axes_[i + 1]) || !all_step_as_one(axes_[i], axes_[i + 1]))
+          continue;
+        body_ = apply_action(body_, {ActionKind::Merge, static_cast<int32_t>(i), 0});
+        refresh();
+        again = true;
+      }
+    }
+  }
+
+  // A few steps side by side, so that the loop itself costs little.
+  void unroll(int64_t copies) {
+    constexpr int64_t kMostCopies = 128;
+    if (axes_.empty() || !is_plain_reduce(axes_.back())) return;
+    const int64_t size = size_of(axes_.back());
+    for (int64_t n : {4, 3, 2})
+      if (size % n == 0 && copies * n <= kMostCopies) return act(ActionKind::Unroll, axes_.back().range().id, n);
+  }
+
+  UOp body_;
+  const Target& target_;
+  std::vector<UOp> axes_, outputs_, reduces_;
+  std::vector<Operand> operands_;
+  double steps_ = 1;
+  Tile best_;
+  int inner_ = -1;
+};
+
+}  // namespace
+
+std::optional<UOp> tile_contraction(const UOp& body, const Target& target) {
+  if (target.work_groups) return {};
+  Contraction c(body, target);
+  if (!c.find()) return {};
+  return c.apply();
+}
+
+}  // namespace lathe
