@@ -143,7 +143,8 @@ endfunction()
 # Each bench/*.cpp is a Google Benchmark program; built by name, or with everything when LATHE_BENCH is on. So is lathe_bench,
 # from bench/vs, which other libraries are timed beside.
 function(lathe_benchmarks)
-  add_executable(lathe_bench "${PROJECT_SOURCE_DIR}/bench/vs/lathe_bench.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/vs/*.cpp")
+  add_executable(lathe_bench ${sources})
   target_link_libraries(lathe_bench PRIVATE lathe::lathe lathe_flags)
   set_target_properties(lathe_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
   if(NOT LATHE_BENCH)

@@ -2,37 +2,23 @@
 // whoever starts them in turn gets ratios of the same minutes: `lathe_bench THREADS SECONDS [ONLY]`. ONLY
 // lists prefixes of workload names with commas in between; SECONDS is spent on each at least.
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/knobs.h"
 #include "engine/counters.h"
-#include "nn/layers.h"
-#include "nn/optimizer.h"
-#include "nn/training.h"
-#include "tensor/jit.h"
-
-#include <fmt/format.h>
+#include "workload.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <sstream>
-#include <string>
-#include <vector>
 
-namespace nn = lathe::nn;
-using lathe::Tensor;
-
+namespace bench {
 namespace {
-
-struct Request {
-  int threads;
-  double seconds;
-  std::vector<std::string> prefixes;
-};
 
 // CPU seconds that the whole machine was busy, steal included, and that this process was.
 struct CpuTime {
@@ -53,77 +39,76 @@ CpuTime cpu_time() {
   return {busy / static_cast<double>(sysconf(_SC_CLK_TCK)), seconds(use.ru_utime) + seconds(use.ru_stime)};
 }
 
-// Runs `call` until the time is up and prints the median of its times.
-void measure(const Request& request, const std::string& workload, const std::function<void()>& call) {
-  for (int i = 0; i < 3; i++) call();  // runs, captures, replays
-  lathe::reset_counters();
-  std::vector<double> times;
-  const CpuTime before = cpu_time();
-  const double start = lathe::now_seconds();
-  while (lathe::now_seconds() - start < request.seconds || times.size() < 5) {
-    const double began = lathe::now_seconds();
-    call();
-    times.push_back(lathe::now_seconds() - began);
-  }
-  const double wall = lathe::now_seconds() - start;
-  const CpuTime after = cpu_time();
-  const double others = (after.machine - before.machine) - (after.own - before.own);
-  const lathe::Counters c = lathe::counters();
-  const auto calls = static_cast<double>(times.size());
-  std::sort(times.begin(), times.end());
-  fmt::print(
-      R"({{"peer":"ours","workload":"{}","threads":{},"sec":{:.9g},"best":{:.9g},"n":{},"noise":{:.3f},)"
-      R"("kernels":{},"schedules":{},"compiled":{},"allocations":{},"peak_mb":{:.1f}}})"
-      "\n",
-      workload, request.threads, times[times.size() / 2], times[0], times.size(),
-      std::max(0.0, others / wall), static_cast<double>(c.kernels) / calls, c.schedules, c.compiled,
-      c.allocations, static_cast<double>(c.peak_memory) * 1e-6);
+}  // namespace
+
+void report(const Request& request, const std::string& workload, std::vector<double> seconds,
+            const std::string& more) {
+  std::ranges::sort(seconds);
+  fmt::print(R"({{"peer":"ours","workload":"{}","threads":{},"sec":{:.9g},"best":{:.9g},"n":{}{}}})"
+             "\n",
+             workload, request.threads, seconds[seconds.size() / 2], seconds[0], seconds.size(), more);
   std::fflush(stdout);
 }
 
-// Two pairs of convolutions, each followed by normalisation and pooling.
-struct DigitsNet {
-  nn::Conv2d conv1{1, 32, 5}, conv2{32, 32, 5}, conv3{32, 64, 3}, conv4{64, 64, 3};
-  nn::BatchNorm norm1{32}, norm2{64};
-  nn::Linear head{576, 10};
-
-  Tensor operator()(const Tensor& images) {
-    const Tensor half = norm1(conv2(conv1(images).relu()).relu()).max_pool2d();
-    return head(norm2(conv4(conv3(half).relu()).relu()).max_pool2d().flatten(1));
+void measure(const Request& request, const std::string& workload, const std::function<void()>& call,
+             const std::function<void()>& check, const Work& work, int times) {
+  for (int i = 0; i < 3; i++) call();  // runs, captures, replays
+  lathe::reset_counters();
+  std::vector<double> seconds;
+  const CpuTime before = cpu_time();
+  const double start = lathe::now_seconds();
+  while (lathe::now_seconds() - start < request.seconds || seconds.size() < 5) {
+    const double began = lathe::now_seconds();
+    call();
+    seconds.push_back((lathe::now_seconds() - began) / times);
   }
-  void each(auto&& visit) const {
-    visit("conv1", conv1);
-    visit("conv2", conv2);
-    visit("norm1", norm1);
-    visit("conv3", conv3);
-    visit("conv4", conv4);
-    visit("norm2", norm2);
-    visit("head", head);
+  const double wall = lathe::now_seconds() - start;
+  const CpuTime after = cpu_time();
+  const lathe::Counters c = lathe::counters();
+  check();
+  const double others = (after.machine - before.machine) - (after.own - before.own);
+  std::string more = fmt::format(
+      R"(,"noise":{:.3f},"kernels":{},"schedules":{},"compiled":{},"allocations":{},"peak_mb":{:.1f})",
+      std::max(0.0, others / wall), static_cast<double>(c.kernels) / static_cast<double>(seconds.size()),
+      c.schedules, c.compiled, c.allocations, static_cast<double>(c.peak_memory) * 1e-6);
+  if (work.amount > 0) {
+    const double best = *std::ranges::min_element(seconds);
+    more += fmt::format(R"(,"work":{:.6g},"limit":"{}","rate_best":{:.4g})", work.amount, work.limit,
+                        work.amount / best);
   }
-};
-
-void mnist_train(const Request& request, const std::string& workload) {
-  DigitsNet net;
-  Tensor::realize(nn::parameters(net));
-  nn::Adam adam(nn::parameters(net), {.lr = 1e-3});
-  const nn::TrainingScope training;
-  auto step = lathe::jit([&](const Tensor& images, const Tensor& labels) {
-    adam.zero_grad();
-    const Tensor loss = net(images.detach()).sparse_categorical_crossentropy(labels);
-    loss.backward();
-    adam.step(std::vector{loss});
-    return loss;
-  });
-  const Tensor images = Tensor::randn({512, 1, 28, 28}), labels = Tensor::randint({512});
-  Tensor::realize(std::vector{images, labels});
-  measure(request, workload, [&] { step(images, labels).item<float>(); });
+  if (!work.note.empty()) more += fmt::format(",{}", work.note);
+  report(request, workload, std::move(seconds), more);
 }
 
-struct Workload {
-  std::string name;
-  void (*run)(const Request&, const std::string& name);
-};
-const std::vector<Workload> kWorkloads = {{"mnist_train_b512", mnist_train}};
+lathe::Tensor random_values(const lathe::Shape& shape) {
+  return lathe::Tensor::uniform(shape, -1, 1).realize();
+}
+
+void require_close(const lathe::Tensor& got, const lathe::Tensor& want, double tolerance) {
+  const std::vector<float> a = got.to_vector<float>(), b = want.to_vector<float>();
+  require(a.size() == b.size(), "{} numbers where {} are right", a.size(), b.size());
+  double largest = 0, off = 0;
+  for (size_t i = 0; i < a.size(); i++) {
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(difference <= off)) off = difference;  // NaN stays
+  }
+  require(off <= tolerance * largest, "off by {} where the largest number is {}", off, largest);
+}
+
+}  // namespace bench
+
+namespace {
+
+using bench::Request, bench::Workload;
+
+std::vector<Workload> workloads() {
+  std::vector<Workload> all;
+  for (std::vector<Workload> (*theme)() :
+       {bench::operators, bench::models, bench::quantised, bench::first_runs})
+    for (Workload& w : theme()) all.push_back(std::move(w));
+  return all;
+}
 
 Request parse(int argc, char** argv) {
   Request out{std::atoi(argv[1]), std::atof(argv[2]), {}};
@@ -136,17 +121,32 @@ Request parse(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--first-run")
+    return bench::first_run_in_this_process(argv[2]);
+  const std::vector<Workload> all = workloads();
   if (argc < 3 || std::atoi(argv[1]) < 1) {
     fmt::print(stderr, "usage: lathe_bench THREADS SECONDS [ONLY]\nworkloads:");
-    for (const Workload& w : kWorkloads) fmt::print(stderr, " {}", w.name);
-    fmt::print(stderr, "\nexample: lathe_bench 2 5 mnist\n");
+    for (const Workload& w : all) fmt::print(stderr, " {}", w.name);
+    fmt::print(stderr, "\nexample: lathe_bench 2 5 gemm_f32,mnist\n");
     return 2;
   }
   const Request request = parse(argc, argv);
   lathe::KnobScope threads(lathe::Knob::CPU_COUNT, request.threads);
-  for (const Workload& w : kWorkloads)
-    if (request.prefixes.empty() ||
-        std::ranges::any_of(request.prefixes, [&](const std::string& p) { return w.name.starts_with(p); }))
+  int failed = 0;
+  for (const Workload& w : all) {
+    if (!request.prefixes.empty() &&
+        std::ranges::none_of(request.prefixes, [&](const std::string& p) { return w.name.starts_with(p); }))
+      continue;
+    lathe::Tensor::manual_seed(1);
+    try {
       w.run(request, w.name);
-  return 0;
+    } catch (const bench::WrongResult& wrong) {
+      fmt::print(stderr, "{}: wrong result: {}\n", w.name, wrong.what());
+      failed = 1;
+    } catch (const lathe::Error& error) {
+      fmt::print(stderr, "{}: {}\n", w.name, error.what());
+      failed = 1;
+    }
+  }
+  return failed;
 }
