@@ -50,6 +50,12 @@ class Heuristic {
     if (target_.work_groups) return run_on_work_groups();
     for (const UOp& r : axes_)
       has_outer_reductions_ = has_outer_reductions_ || (is_output(r) && !in_all_reductions(r));
+    const bool is_blocked =
+        std::ranges::any_of(toposort(body_), [](const UOp& u) { return u.op() == Op::Buffer; });
+    if (is_blocked) {  // all but the outer loops is chosen
+      choose_threads();
+      return body_;
+    }
     choose_vectors();
     choose_tile();
     unroll_reductions();

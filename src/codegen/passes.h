@@ -27,6 +27,12 @@ UOp run_passes(const UOp& body, const Target& target, std::span<const Pass> pass
 // that value. For kernel bodies with simplified gates. Shown by test/unit/shrink_ranges_test.cpp.
 UOp shrink_ranges(const UOp& body);
 
+// A kernel of chained reductions (uop/chained_reduces.h) computes them over blocks of rows and steps, in one walk
+// over the steps: scores of a block in scratch, sums over them kept up to date, blocks left out where gates say
+// that they add nothing. The order of every sum is the same for any number of rows and threads. Other kernels,
+// and those of targets with work groups, stay as they are. Shown by test/golden/codegen/block_reductions.txt.
+UOp block_reductions(const UOp& body, const Target& target);
+
 // Merges adjacent loops of an End or Reduce where every access moves through them with one stride. Shown by
 // test/golden/codegen/merge_ranges.txt.
 UOp merge_ranges(const UOp& body);

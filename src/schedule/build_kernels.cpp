@@ -2,6 +2,7 @@
 
 #include "schedule/buffer_limit.h"
 #include "schedule/calls.h"
+#include "schedule/chain_fusion.h"
 #include "schedule/kernel_body.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
@@ -55,6 +56,7 @@ class Builder {
 
   Draft run() {
     for (const UOp& u : plan_.order) build(u);
+    fusion_.settle(draft_.kernels);
     return std::move(draft_);
   }
 
@@ -228,9 +230,11 @@ class Builder {
     if (is_weak(u.dtype())) user_runtime_error("cannot realize a weak dtype; cast to a concrete dtype first");
     const UOp value = within_limit(v.expr, u.device());
     const UOp memory = new_memory(u.shape(), u.dtype(), u.device()), buffer = strip_views(memory);
-    v.expr = UOp();
+    const UOp expr = std::exchange(v.expr, UOp());
     v.state = {buffer, 0, buffer};
     emit(store(element(buffer, at.out), value), v.loop_ranges, v.state);
+    if (at.removable && has_few_threads(u.device()) && !reads_assigned(expr))
+      fusion_.remember(buffer, at.out, expr, draft_.kernels.size() - 1);
     draft_.memory.emplace(u.node(), memory);
   }
 
@@ -378,6 +382,7 @@ class Builder {
 
   void emit(const UOp& effect, const std::vector<UOp>& loops, const State& written) {
     draft_.kernels.push_back(make_kernel(effect, loops, {written.buffer, written.version}));
+    fusion_.consider(effect, loops, {written.buffer, written.version}, draft_.kernels.size() - 1);
   }
 
   RangePlan plan_;
@@ -385,6 +390,7 @@ class Builder {
   std::unordered_map<const Node*, Value> values_;
   std::unordered_map<const Node*, std::vector<State>> written_by_;  // of each Call
   Draft draft_;
+  ChainFusion fusion_;
 };
 
 }  // namespace

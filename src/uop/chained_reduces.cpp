@@ -1,0 +1,167 @@
+#include "uop/chained_reduces.h"
+
+#include "uop/linear_terms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace lathe {
+namespace {
+
+bool is_open(const UOp& u, const UOp& range) {
+  return std::ranges::find(u.ranges(), range.node()) != u.ranges().end();
+}
+
+// A float as a sum of nodes times constants.
+using Multiples = std::unordered_map<const Node*, double>;
+Multiples multiples_of(const UOp& u) {
+  Multiples out;
+  std::vector<std::pair<UOp, double>> work{{u, 1}};
+  while (!work.empty()) {
+    const auto [at, factor] = work.back();
+    work.pop_back();
+    if (at.op() == Op::Add) {
+      for (const UOp& s : at.srcs()) work.emplace_back(s, factor);
+    } else if (at.op() == Op::Mul && at.src(1).is_const()) {
+      work.emplace_back(at.src(0), factor * at.src(1).value().as_double());
+    } else {
+      out[at.node()] += factor;
+    }
+  }
+  return out;
+}
+
+// d/dM of the exponent in a product with exp2(a * (x - M) + rest), a > 0, where `x` is what the Max M folds;
+// 0 for terms that are not of this form. No term is then larger than exp2(rest), however large x is.
+double slope_of(const UOp& term, const UOp& max, const UOp& x) {
+  UOp scaled;
+  for (const UOp& f : split_operands(term, Op::Mul)) {
+    if (!reaches(f, max)) continue;
+    if (scaled || f.op() != Op::Exp2) return 0;
+    scaled = f;
+  }
+  if (!scaled) return 0;
+  Multiples exponent = multiples_of(scaled.src(0));
+  const double slope = std::exchange(exponent[max.node()], 0);
+  for (const auto& [node, factor] : multiples_of(x)) {
+    const double is = std::exchange(exponent[node], 0), wanted = -slope * factor;
+    if (!(std::abs(is - wanted) <= 1e-6 * std::abs(wanted))) return 0;
+  }
+  for (const auto& [node, factor] : exponent)
+    if (factor != 0 && reaches(UOp(node), max)) return 0;
+  return slope < 0 ? slope : 0;
+}
+
+class Finder {
+ public:
+  Finder(const UOp& value, std::span<const UOp> loops) : value_(value), loops_(loops) {}
+
+  std::optional<ChainedReduces> run() {
+    find_members();
+    if (out_.members.empty() || !rename_steps() || !find_dependences()) return {};
+    find_scores();
+    return choose_row() ? std::optional(std::move(out_)) : std::nullopt;
+  }
+
+ private:
+  static bool depends_on_own(const UOp& u, const UOp& reduce) {
+    return std::ranges::any_of(reduce.srcs().subspan(1), [&](const UOp& r) { return is_open(u, r); });
+  }
+
+  void find_members() {
+    for (const UOp& u : toposort(value_)) {
+      if (u.op() != Op::Reduce) continue;
+      const std::vector<UOp> below = toposort(u.src(0));
+      if (std::ranges::any_of(below,
+                              [&](const UOp& b) { return b.op() == Op::Reduce && depends_on_own(b, u); }))
+        out_.members.push_back({u, {}, {}});
+    }
+  }
+
+  // All over one new Range.
+  bool rename_steps() {
+    const UOp& size = out_.members[0].reduce.src(1).src(0);
+    int id = 0;
+    for (const UOp& u : toposort(value_))
+      if (u.op() == Op::Range) id = std::max(id, u.range().id + 1);
+    out_.step = range(size, id, AxisType::Reduce);
+    std::vector<std::pair<UOp, UOp>> map;
+    for (ChainedReduce& m : out_.members) {
+      const Op op = m.reduce.arg_as<ReduceArg>().op;
+      const bool depends_on_loops = std::ranges::all_of(m.reduce.ranges(), [&](const Node* r) {
+        return std::ranges::any_of(loops_, [&](const UOp& l) { return l.node() == r; });
+      });
+      if (m.reduce.n_srcs() != 2 || !(m.reduce.src(1).src(0) == size) || !size.is_const() ||
+          !depends_on_loops || !is_float(m.reduce.dtype()) || (op != Op::Add && op != Op::Max))
+        return false;
+      map.emplace_back(m.reduce.src(1), out_.step);
+      m.term = substitute(m.reduce.src(0), map);
+      map.back() = {m.reduce, m.reduce};  // what is folded already stays as it is
+    }
+    return true;
+  }
+
+  bool find_dependences() {
+    for (ChainedReduce& m : out_.members)
+      for (const ChainedReduce& other : out_.members) {
+        if (other.reduce == m.reduce || !reaches(m.term, other.reduce)) continue;
+        if (m.is_max() || !other.is_max() || m.largest) return false;
+        m.largest = other.reduce;
+        m.slope = slope_of(m.term, other.reduce, other.term);
+        if (m.slope == 0) return false;
+      }
+    return true;
+  }
+
+  void find_scores() {
+    std::unordered_set<UOp> maxed;
+    for (const ChainedReduce& m : out_.members)
+      if (m.is_max()) maxed.insert(m.term);
+    std::unordered_set<UOp> found;
+    for (const ChainedReduce& m : out_.members)
+      toposort(m.term, [&](const UOp& u) {
+        const bool is_score = maxed.contains(u) || (u.op() == Op::Reduce && is_open(u, out_.step));
+        if (is_score && found.insert(u).second) out_.scores.push_back(u);
+        return !is_score && is_open(u, out_.step);
+      });
+  }
+
+  // Inner reductions are one deep, and some of what they read is the same for all rows.
+  bool choose_row() {
+    double best = 1;
+    for (const UOp& l : loops_) {
+      bool repeats = l.src(0).is_const();
+      for (const UOp& s : out_.scores) {
+        bool reads = false;
+        repeats = repeats && is_open(s, l);
+        for (const UOp& u : toposort(s)) {
+          if (u.op() == Op::Load) reads = reads || (is_open(u, out_.step) && !is_open(u, l));
+          if (u.op() != Op::Reduce || !is_open(u, out_.step)) continue;
+          for (const UOp& b : toposort(u.src(0)))
+            if (b.op() == Op::Reduce && depends_on_own(b, u)) return false;
+          for (const UOp& r : u.srcs().subspan(1))
+            if (!r.src(0).is_const()) return false;
+        }
+        repeats = repeats && reads;
+      }
+      if (!repeats || l.src(0).value().as_double() <= best) continue;
+      best = l.src(0).value().as_double();
+      out_.row = l;
+    }
+    return !!out_.row;
+  }
+
+  const UOp& value_;
+  std::span<const UOp> loops_;
+  ChainedReduces out_;
+};
+
+}  // namespace
+
+std::optional<ChainedReduces> chained_reduces(const UOp& value, std::span<const UOp> loops) {
+  return Finder(value, loops).run();
+}
+
+}  // namespace lathe
