@@ -277,8 +277,19 @@ class Blocking {
               0);
   }
 
-  UOp score(const UOp& s, const UOp& first, int64_t n) {
+  // Inner reductions over ranges of their own: each loop is opened once.
+  Map own_loops(const UOp& score) {
+    Map map;
+    for (const UOp& p : toposort(score))
+      if (p.op() == Op::Reduce && is_open(p, chain_.step))
+        for (const UOp& r : p.srcs().subspan(1)) map.emplace_back(r, new_loop(size_of(r), AxisType::Reduce));
+    return map;
+  }
+
+  UOp score(const UOp& given, const UOp& first, int64_t n) {
     const int64_t lanes = std::min(n, vector_);
+    const Map own = own_loops(given);
+    const UOp s = substitute(given, own);
     std::vector<UOp> packed, memories;
     Map places;
     for (const UOp& u : operands(s, chain_.step, chain_.row))
@@ -295,8 +306,9 @@ class Blocking {
       for (size_t k = 0; k < memories.size(); k++)
         map.emplace_back(places[k].first, load(index(now(memories[k]), places[k].second + l.at)));
       for (const auto& [u, at] : row_places_)
-        map.emplace_back(u, load(index(now(row_packs_.at(u.node())), at + r)));
-      stores.push_back(lathe::store(index(now(score_at_.at(s.node())), r * steps_ + l.at), substitute(s, map)));
+        map.emplace_back(substitute(u, own), load(index(now(row_packs_.at(u.node())), substitute(at, own) + r)));
+      const UOp place = index(now(score_at_.at(given.node())), r * steps_ + l.at);
+      stores.push_back(lathe::store(place, substitute(s, map)));
     }
     now_ = before;
     std::vector<UOp> loops = l.loops;

@@ -2,6 +2,7 @@
 
 #include "schedule/kernel_body.h"
 #include "uop/chained_reduces.h"
+#include "uop/rebuild.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -18,6 +19,23 @@ constexpr int64_t kMinExtent = 16;
 // The buffer that a Load reads before any assignment, or null.
 const Node* read_buffer(const UOp& u) {
   return u.op() == Op::Load && u.src(0).op() == Op::Index ? u.src(0).src(0).node() : nullptr;
+}
+
+bool is_narrow(DType d) { return is_float(d) && !is_weak(d) && item_size(d) < item_size(DType::Float32); }
+
+// `value` with what is computed in narrow floats computed in float32, and rounded once, in the end: sums that
+// are brought up to date as they go need the digits.
+UOp widened(const UOp& value) {
+  Rebuilt wide;
+  const UOp out = wide.walk(toposort(value), [&](const UOp& u) {
+    if (u.op() == Op::Bitcast || u.op() == Op::Index) return u;
+    if (u.op() == Op::Load) return is_narrow(u.dtype()) ? cast(u, DType::Float32) : u;
+    if (u.is_const()) return is_narrow(u.dtype()) ? constant(DType::Float32, u.value()) : u;
+    if (u.op() == Op::Cast)
+      return cast(wide.of(u.src(0)), is_narrow(u.dtype()) ? DType::Float32 : u.dtype());
+    return wide.over_sources(u);
+  });
+  return cast(out, value.dtype());
 }
 
 bool is_worth_it(const ChainedReduces& chain) {
@@ -54,7 +72,7 @@ UOp ChainFusion::dissolve(const UOp& start, bool all, std::vector<const Node*>& 
       map.emplace_back(u, at.empty() ? r.value : substitute(r.value, at));
       if (std::ranges::find(dissolved, found->first) == dissolved.end()) dissolved.push_back(found->first);
     }
-    if (map.empty()) return graph_rewrite(value, reduce_rules(), {.name = "clean"});
+    if (map.empty()) return graph_rewrite(widened(value), reduce_rules(), {.name = "clean"});
     value = substitute(value, map);
   }
 }
