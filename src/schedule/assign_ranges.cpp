@@ -2,6 +2,8 @@
 
 #include "schedule/schedule.h"
 
+#include <algorithm>
+
 namespace lathe {
 
 std::span<const UOp> flow_sources(const UOp& u) {
@@ -38,7 +40,8 @@ namespace {
 // What one consumer asks of a value.
 struct Demand {
   Coords coords;
-  bool ended;  // below a broadcast: recomputing here repeats work for every element of the broadcast axis
+  bool ended;   // below a broadcast: recomputing here repeats work for every element of the broadcast axis
+  bool padded;  // below a Pad: recomputing here does work for elements that are not there
 };
 
 class Assigner {
@@ -46,6 +49,12 @@ class Assigner {
   explicit Assigner(std::span<const UOp> roots) {
     const UOp all = sink(roots);
     plan_.order = value_order(all);
+    for (const UOp& u : plan_.order)
+      if (u.op() == Op::Reduce ||
+          (u.op() != Op::Contiguous && std::ranges::any_of(flow_sources(u), [&](const UOp& s) {
+             return reduces_.contains(s.node());
+           })))
+        reduces_.insert(u.node());
     for (const UOp& r : roots) force_.insert(r.node());
   }
 
@@ -98,7 +107,7 @@ class Assigner {
   void visit(const UOp& u) {
     if (u.op() == Op::Store) return visit_store(u);
     ValueRanges at;
-    bool ended = settle(u, at);
+    const Demand above = settle(u, at);
     if (u.op() == Op::Reduce) {
       const auto& arg = u.arg_as<ReduceArg>();
       for (int i = 0; i < arg.n_axes; i++)
@@ -109,7 +118,8 @@ class Assigner {
       if (!srcs[i].has_shape()) continue;
       const bool grows =
           (u.op() == Op::Expand || is_alu(u.op())) && !(prod(srcs[i].shape()) == prod(u.shape()));
-      demands_[srcs[i].node()].push_back({source_coords(u, at, i), ended || grows});
+      demands_[srcs[i].node()].push_back(
+          {source_coords(u, at, i), above.ended || grows, above.padded || u.op() == Op::Pad});
     }
     plan_.ranges.emplace(u.node(), std::move(at));
   }
@@ -120,32 +130,36 @@ class Assigner {
     at.kept = true;
     at.removable = false;
     at.out = new_ranges(u.src(0).shape());
-    demands_[u.src(1).node()].push_back({operand_coords(at.out, u.src(1).shape()), false});
+    demands_[u.src(1).node()].push_back({operand_coords(at.out, u.src(1).shape()), false, false});
     // The written view is addressed, not read: its buffer state still has to be visited.
     plan_.ranges.emplace(u.node(), std::move(at));
   }
 
-  // Fills in `at.out` and whether the value is kept; returns whether sources are still below a broadcast.
-  bool settle(const UOp& u, ValueRanges& at) {
+  // Fills in `at.out` and whether the value is kept; returns what sources are still below of.
+  Demand settle(const UOp& u, ValueRanges& at) {
     const auto it = demands_.find(u.node());
     const bool forced = force_.contains(u.node()) || u.op() == Op::Contiguous;
     if (forced || it == demands_.end()) {
       at.kept = forced;
       at.removable = !forced;
       at.out = new_ranges(u.shape());
-      return false;
+      return {};
     }
     const std::vector<Demand>& demands = it->second;
-    bool ended = false;
-    for (const Demand& d : demands) ended = ended || d.ended;
+    Demand all{};
+    for (const Demand& d : demands) {
+      all.ended = all.ended || d.ended;
+      all.padded = all.padded || d.padded;
+    }
     const bool computes =
         is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
-    if ((ended && computes) || !merge(demands, at.out)) {
+    const bool wastes = all.padded && reduces_.contains(u.node());
+    if (((all.ended || wastes) && computes) || !merge(demands, at.out)) {
       at.kept = true;
       at.out = new_ranges(u.shape());
-      return false;
+      return {};
     }
-    return ended;
+    return all;
   }
 
   // One coordinate list for all consumers, or false when they differ. Gates are or-ed: what any consumer
@@ -169,6 +183,7 @@ class Assigner {
 
   RangePlan plan_;
   std::unordered_set<const Node*> force_;
+  std::unordered_set<const Node*> reduces_;  // values that some Reduce is part of
   std::unordered_map<const Node*, std::vector<Demand>> demands_;
 };
 
@@ -180,6 +195,8 @@ class LoopSharing {
 
   void run() {
     for (const auto& [node, at] : plan_.ranges) {
+      for (const UOp& c : at.reduce)
+        if (c.op() == Op::Range) reduce_of_.emplace(c.node(), node);
       size_t n = 0;
       if (at.kept)
         for (const UOp& c : at.out)
@@ -212,11 +229,30 @@ class LoopSharing {
     for (size_t i = u.op() == Op::Store ? 1 : 0; i < srcs.size(); i++) {  // the target of a Store is not read
       const auto source = plan_.ranges.find(srcs[i].node());
       if (source == plan_.ranges.end() || !source->second.kept) continue;
-      const Surroundings here = surroundings(source->second.out, source_coords(u, at, i));
+      const Coords coords = source_coords(u, at, i);
+      source->second.repeats = std::max(source->second.repeats, repeats_of(coords));
+      const Surroundings here = surroundings(source->second.out, coords);
       const auto [entry, is_first] = around_.emplace(source->first, here);
       Surroundings& all = entry->second;
       if (!is_first) all.loops = all.kernel == here.kernel ? std::min(all.loops, here.loops) : 0;
     }
+  }
+
+  // Outputs of the reductions around a reader that need the same elements of what it asks for at `coords`.
+  int64_t repeats_of(const Coords& coords) const {
+    std::unordered_set<const Node*> asked, repeated;
+    for (const UOp& c : coords) asked.insert(c.ranges().begin(), c.ranges().end());
+    for (const Node* r : asked) {
+      const auto reduce = reduce_of_.find(r);
+      if (reduce == reduce_of_.end()) continue;
+      for (const UOp& o : plan_.ranges.at(reduce->second).out)
+        for (const Node* q : o.ranges())
+          if (!asked.contains(q)) repeated.insert(q);
+    }
+    int64_t n = 1;
+    constexpr int64_t kMany = 1 << 20;
+    for (const Node* q : repeated) n = std::min(kMany, n * std::min(kMany, SInt(UOp(q).src(0)).vmax()));
+    return n;
   }
 
   // Where a reader is that asks for `coords` of a value with loops over `own`.
@@ -236,6 +272,7 @@ class LoopSharing {
 
   RangePlan& plan_;
   std::unordered_map<const Node*, Loop> loops_;
+  std::unordered_map<const Node*, const Node*> reduce_of_;  // whose Ranges they are
   std::unordered_map<const Node*, Surroundings> around_;  // of kept values
 };
 

@@ -14,6 +14,7 @@ struct ValueRanges {
   bool kept = false;        // starts its own ranges; becomes a kernel unless it is cheap to recompute
   bool removable = true;    // false where memory was asked for
   size_t shared_loops = 0;  // of its loops, those that the one kernel that reads it begins with
+  int64_t repeats = 1;      // how often a reduction that reads it does so for other outputs
 };
 
 struct RangePlan {

@@ -90,7 +90,7 @@ class Builder {
     v.expr = clean(v.expr);
     for (const UOp& c : at.out)
       if (c.op() == Op::Range) v.loop_ranges.push_back(c);
-    if (at.removable && cheap(v, at.shared_loops, u.device())) {
+    if (at.removable && !is_dear(v, at.repeats) && cheap(v, at.shared_loops, u.device())) {
       v.inlined = true;
       return;
     }
@@ -160,6 +160,20 @@ class Builder {
     for (size_t i = u.n_srcs() - 1; i-- > 0;)
       out = where(lt(lane, static_cast<int64_t>(i + 1)), operand(u, at, i), out);
     return out;
+  }
+
+  // True when a reduction would compute the value for so many of its outputs that reading it is faster.
+  static bool is_dear(const Value& v, int64_t repeats) {
+    constexpr int64_t kMinRepeats = 16, kMinWork = 1 << 16, kCheapOperations = 4;
+    double work = static_cast<double>(repeats);
+    for (const UOp& r : v.loop_ranges) work *= static_cast<double>(SInt(r.src(0)).vmax());
+    if (repeats < kMinRepeats || work < static_cast<double>(kMinWork)) return false;
+    int64_t operations = 0;
+    for (const UOp& u : toposort(v.expr)) {
+      if (u.op() == Op::Reduce || has_flag(u.op(), kTranscendental)) return true;
+      operations += is_alu(u.op()) && u.op() != Op::Where && is_float(u.dtype());
+    }
+    return operations > kCheapOperations;
   }
 
   // True when computing the value in its readers is better than keeping it: few inputs, unless the one reader
