@@ -40,10 +40,18 @@ struct Operand {
   }
 };
 
+// Reductions over the same loops, and what they load.
+struct Sums {
+  std::vector<UOp> reduces;
+  std::vector<Operand> operands;
+  double steps = 1;
+};
+
 struct Tile {
   UOp lanes_axis, rows_axis;
   int64_t lanes = 1, vectors = 1, rows = 1;
   double cost = std::numeric_limits<double>::infinity();
+  double packing = 0;  // of it, for packing panels
 };
 
 class Contraction {
@@ -70,11 +78,12 @@ class Contraction {
     const int rows = tile(t.rows_axis, t.rows);
     if (t.rows > 1) act(ActionKind::Upcast, inner_, t.rows);
     if (panels >= 0) outside.push_back(panels);
+    const std::vector<int> of_panels = outside;
     outside.insert(outside.end(), inside.begin(), inside.end());
     if (rows >= 0) outside.push_back(rows);
     order(outside);
     block_reductions();
-    thread();
+    thread(of_panels);
     stage();
     merge_reductions();
     unroll(t.rows * t.vectors);
@@ -89,35 +98,38 @@ class Contraction {
       if (is_plain_output(r)) outputs_.push_back(r);
   }
 
-  // All reductions run over the same loops, side by side, and there is one for each step of every output.
+  // No reduction is inside another, and there is one for each step of every output.
   bool read_reductions() {
-    reduces_.clear();
-    operands_.clear();
+    sums_.clear();
     for (const UOp& r : axes_)
       if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r))) return false;
     for (const UOp& u : toposort(body_)) {
       if (u.op() == Op::After || u.op() == Op::Barrier) return false;
       if (u.op() != Op::Reduce) continue;
-      if (!reduces_.empty() && !std::ranges::equal(u.srcs().subspan(1), reduces_[0].srcs().subspan(1)))
-        return false;
       if (open_axis(u, AxisType::Reduce)) return false;
       for (const UOp& r : outputs_)
         if (!is_open(u, r)) return false;
-      reduces_.push_back(u);
+      if (!read_operands(u)) return false;
     }
-    if (reduces_.empty()) return false;
-    std::unordered_set<UOp> seen;
-    for (const UOp& u : reduces_)
-      for (const UOp& x : toposort(u.src(0))) {
-        if (x.op() == Op::Reduce) return false;
-        if (x.op() != Op::Load || !seen.insert(x).second) continue;
-        if (x.src(0).op() != Op::Index) return false;
-        const UOp& at = x.src(0).src(1);
-        const bool gated = is_gated(at);
-        operands_.push_back({x, gated ? UOp(at.src(1)) : at, gated || x.n_srcs() > 1});
-      }
-    steps_ = 1;
-    for (const UOp& r : reduces_[0].srcs().subspan(1)) steps_ *= static_cast<double>(size_of(r));
+    return !sums_.empty();
+  }
+  bool read_operands(const UOp& reduce) {
+    const auto same = std::ranges::find_if(sums_, [&](const Sums& s) {
+      return std::ranges::equal(s.reduces[0].srcs().subspan(1), reduce.srcs().subspan(1));
+    });
+    Sums& sums = same == sums_.end() ? sums_.emplace_back() : *same;
+    sums.reduces.push_back(reduce);
+    sums.steps = 1;
+    for (const UOp& r : reduce.srcs().subspan(1)) sums.steps *= static_cast<double>(size_of(r));
+    for (const UOp& x : toposort(reduce.src(0))) {
+      if (x.op() == Op::Reduce) return false;
+      if (x.op() != Op::Load || std::ranges::find(sums.operands, x, &Operand::load) != sums.operands.end())
+        continue;
+      if (x.src(0).op() != Op::Index) return false;
+      const UOp& at = x.src(0).src(1);
+      const bool gated = is_gated(at);
+      sums.operands.push_back({x, gated ? UOp(at.src(1)) : at, gated || x.n_srcs() > 1});
+    }
     return true;
   }
 
@@ -150,29 +162,36 @@ class Contraction {
 
   // ---- the cost of a tile
 
+  // Every sum has to share loads both ways.
+  bool is_shared_both_ways(const UOp& lanes_axis, const UOp& rows_axis) const {
+    return std::ranges::all_of(sums_, [&](const Sums& s) {
+      const auto on = [&](const UOp& one, const UOp& other) {
+        return std::ranges::any_of(
+            s.operands, [&](const Operand& o) { return o.depends_on(one) && !o.depends_on(other); });
+      };
+      return on(lanes_axis, rows_axis) && on(rows_axis, lanes_axis);
+    });
+  }
+
   void consider(const UOp& lanes_axis, const UOp& rows_axis) {
-    bool shared_by_rows = false, shared_by_lanes = false;
-    for (const Operand& o : operands_) {
-      const bool l = o.depends_on(lanes_axis), r = o.depends_on(rows_axis);
-      shared_by_rows = shared_by_rows || (l && !r);
-      shared_by_lanes = shared_by_lanes || (r && !l);
-    }
-    if (!shared_by_rows || !shared_by_lanes) return;
+    if (!is_shared_both_ways(lanes_axis, rows_axis)) return;
     const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
     Tile t{lanes_axis, rows_axis};
-    t.lanes = std::min<int64_t>(n, target_.lanes(reduces_[0].dtype()));
+    t.lanes = std::min<int64_t>(n, target_.lanes(sums_[0].reduces[0].dtype()));
     if (t.lanes < 2) return;
-    const auto accumulators = static_cast<int64_t>(reduces_.size());
+    size_t accumulators = 0;
+    for (const Sums& s : sums_) accumulators = std::max(accumulators, s.reduces.size());
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
       for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
-        if ((t.rows * t.vectors * accumulators) + t.vectors + 1 > target_.vector_registers) break;
-        t.cost = cost_of(t);
+        if (t.rows * t.vectors * static_cast<int64_t>(accumulators) + t.vectors + 1 > target_.vector_registers)
+          break;
+        estimate(t);
         if (t.cost < best_.cost) best_ = t;
       }
   }
 
-  double cost_of(const Tile& t) const {
+  void estimate(Tile& t) const {
     const auto vectors = static_cast<double>(t.vectors), rows = static_cast<double>(t.rows);
     const auto lanes = static_cast<double>(t.lanes);
     const auto panels = static_cast<double>(parts_of(size_of(t.lanes_axis), t.lanes * t.vectors));
@@ -180,18 +199,35 @@ class Contraction {
     double outer = 1;
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis)) outer *= static_cast<double>(size_of(r));
-    const double operations = vectors * rows * static_cast<double>(reduces_.size());
-    double loads = 0, packing = 0;
-    for (const Operand& o : operands_) {
+    double tile = 0;
+    t.packing = 0;
+    for (const Sums& s : sums_) tile += cycles_of(s, t);
+    for (const UOp& u : toposort(body_))
+      if (u.op() == Op::Store) {
+        const auto linear = linear_in(u.src(0).src(1), t.lanes_axis);
+        tile += vectors * rows * (linear && linear->stride == 1 ? kStoreRow : kStoreLane * lanes);
+      }
+    const double times = tiles_a_panel * panels * outer / balance(t, panels, tiles_a_panel);
+    t.packing *= times;
+    t.cost = tile * times + t.packing;
+  }
+
+  // Of one tile's share in a sum; the packing goes to `t`.
+  double cycles_of(const Sums& s, Tile& t) const {
+    const auto vectors = static_cast<double>(t.vectors), rows = static_cast<double>(t.rows);
+    const auto lanes = static_cast<double>(t.lanes);
+    const double operations = vectors * rows * static_cast<double>(s.reduces.size());
+    double loads = 0;
+    for (const Operand& o : s.operands) {
       const bool on_lanes = o.depends_on(t.lanes_axis), on_rows = o.depends_on(t.rows_axis);
       const bool is_row = o.stride(t.lanes_axis) == 1;
       if (on_lanes && on_rows) {
         loads += vectors * rows * (is_row ? kPerLoad : lanes * kPerLoad);
       } else if (on_lanes) {
-        const double bytes = vectors * lanes * steps_ * static_cast<double>(item_size(o.load.dtype()));
+        const double bytes = vectors * lanes * s.steps * static_cast<double>(item_size(o.load.dtype()));
         loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
-        packing += vectors * (!is_row ? kPackLane * lanes : o.is_gated ? kPackGated : kPackRow) /
-                   uses_of_panel(o, t);
+        t.packing += s.steps * vectors * (!is_row ? kPackLane * lanes : o.is_gated ? kPackGated : kPackRow) /
+                     uses_of_panel(o, t);
       } else if (on_rows) {
         loads += rows * (o.is_gated ? kGatedScalarLoad : kPerLoad);
         if (aliases(o, t)) loads += rows * kPerLoad;
@@ -199,16 +235,7 @@ class Contraction {
         loads += kPerLoad;
       }
     }
-    const double step =
-        std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads;
-    double stores = 0;
-    for (const UOp& u : toposort(body_))
-      if (u.op() == Op::Store) {
-        const auto linear = linear_in(u.src(0).src(1), t.lanes_axis);
-        stores += linear && linear->stride == 1 ? kStoreRow : kStoreLane * lanes;
-      }
-    const double tile = (step + packing) * steps_ + vectors * rows * stores;
-    return tile * tiles_a_panel * panels * outer / balance(t, panels, tiles_a_panel);
+    return s.steps * (std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads);
   }
 
   // How many tiles read what is packed once.
@@ -271,8 +298,10 @@ class Contraction {
   }
 
   bool panel_depends_on(const UOp& r) const {
-    return std::ranges::any_of(operands_, [&](const Operand& o) {
-      return o.depends_on(best_.lanes_axis) && !o.depends_on(best_.rows_axis) && o.depends_on(r);
+    return std::ranges::any_of(sums_, [&](const Sums& s) {
+      return std::ranges::any_of(s.operands, [&](const Operand& o) {
+        return o.depends_on(best_.lanes_axis) && !o.depends_on(best_.rows_axis) && o.depends_on(r);
+      });
     });
   }
 
@@ -304,26 +333,30 @@ class Contraction {
         return act(ActionKind::Block, longest->range().id, n);
   }
 
-  void thread() {
+  // The loop whose parts keep the threads busiest. Parts of a loop that panels do not depend on pack them
+  // each for itself.
+  void thread(const std::vector<int>& of_panels) {
     if (!target_.has_threads || target_.max_threads < 2) return;
-    const int64_t threads = target_.max_threads;
+    const auto threads = static_cast<double>(target_.max_threads);
     int best = -1;
     int64_t best_parts = 0;
-    double best_share = 0;
+    double best_time = std::numeric_limits<double>::infinity();
     for (const UOp& r : outputs_) {
       const int64_t n = size_of(r);
-      // The fewest parts with the least time idle.
-      for (int64_t parts = std::min(n, threads); parts <= n; parts++) {
+      const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
+      for (int64_t parts = std::min<int64_t>(n, target_.max_threads); parts <= n; parts++) {
         if (n % parts) continue;
-        const double share =
-            static_cast<double>(parts) / static_cast<double>(parts_of(parts, threads) * threads);
-        if (share <= best_share + 0.02) continue;
+        const auto p = static_cast<double>(parts);
+        const double work = best_.cost + (packs_again ? (p - 1) * best_.packing : 0);
+        const double time = work / p * std::ceil(p / threads) + p * kPartOverhead / threads;
+        if (time >= best_time * 0.98) continue;
         best = r.range().id;
         best_parts = parts;
-        best_share = share;
+        best_time = time;
       }
     }
-    if (best >= 0 && best_parts > 1) act(ActionKind::Thread, best, best_parts);
+    if (best >= 0 && best_parts > 1 && best_time < best_.cost)
+      act(ActionKind::Thread, best, best_parts);
   }
 
   // Panels are packed where that pays: rows far apart in memory fall into few sets of the caches, and gates
@@ -372,9 +405,8 @@ class Contraction {
 
   UOp body_;
   const Target& target_;
-  std::vector<UOp> axes_, outputs_, reduces_;
-  std::vector<Operand> operands_;
-  double steps_ = 1;
+  std::vector<UOp> axes_, outputs_;
+  std::vector<Sums> sums_;
   Tile best_;
   int inner_ = -1;
 };

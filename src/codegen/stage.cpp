@@ -5,6 +5,7 @@
 #include "uop/comparison.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -43,6 +44,26 @@ UOp position_in(const std::vector<UOp>& ranges) {
 
 }  // namespace
 
+// The largest expression that is computed of the load for its steps alone: what is packed is what is used.
+// Wider types take more room and come last.
+static UOp staged_value(const UOp& body, const UOp& load) {
+  std::unordered_map<const Node*, UOp> user;  // null where there are several
+  for (const UOp& u : toposort(body))
+    for (const UOp& s : u.srcs()) {
+      const auto [it, fresh] = user.emplace(s.node(), u);
+      if (!fresh && !(it->second == u)) it->second = UOp();
+    }
+  UOp value = load, best = load;
+  for (;;) {
+    const UOp above = user.at(value.node());
+    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || !(above.ranges() == load.ranges())) break;
+    const bool widens = above.op() == Op::Cast && item_size(above.dtype()) > item_size(above.src(0).dtype());
+    value = above;
+    if (!widens) best = value;
+  }
+  return best;
+}
+
 std::vector<UOp> stageable_loads(const UOp& body) {
   std::vector<UOp> out;
   for (const UOp& u : toposort(body)) {
@@ -55,7 +76,7 @@ std::vector<UOp> stageable_loads(const UOp& body) {
 StagePlan plan_stage(const UOp& body, const UOp& load) {
   const std::vector<UOp> inner = inner_ranges(load);
   if (inner.empty()) return {};
-  StagePlan plan{item_size(load.dtype()), 1};
+  StagePlan plan{item_size(staged_value(body, load).dtype()), 1};
   for (const UOp& r : inner) {
     if (!r.src(0).is_const()) return {};
     plan.bytes *= size_of(r);
@@ -74,6 +95,7 @@ UOp stage_load(const UOp& body, int access) {
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
   const std::vector<UOp> inner = inner_ranges(load);
+  const UOp value = staged_value(body, load);
   int next = next_range_id(body);
   std::vector<UOp> copied;
   std::vector<RangeChange> changes;
@@ -82,15 +104,15 @@ UOp stage_load(const UOp& body, int access) {
     changes.push_back({r, copied.back(), {copied.back()}});
   }
   // The slot is unique in the body: range ids only grow.
-  const UOp scratch = scratch_buffer(next, load.dtype(), plan.bytes / item_size(load.dtype()), "stage");
-  const UOp copy = store(index(scratch, position_in(copied)), change_ranges(load, changes));
+  const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), "stage");
+  const UOp copy = store(index(scratch, position_in(copied)), change_ranges(value, changes));
   // What a gate depends on is looked at outside of the other loops.
-  const UOp& at = copy.src(1).src(0).src(1);
+  const UOp at = change_ranges(load.src(0), changes).src(1);
   std::stable_partition(copied.begin(), copied.end(), [&](const UOp& r) {
     return r.range().type == AxisType::Loop && is_gated(at) && is_open(at.src(0), r);
   });
   const UOp filled = close_loops(copy, copied);
-  return substitute(body, {{load, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
+  return substitute(body, {{value, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
 }
 
 // The same loops once more.

@@ -155,11 +155,19 @@ class Assigner {
         is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
     const bool wastes = all.padded && reduces_.contains(u.node());
     if (((all.ended || wastes) && computes) || !merge(demands, at.out)) {
-      at.kept = true;
+      at.repeats = repeats(u);
+      at.kept = !at.repeats;
       at.out = new_ranges(u.shape());
       return {};
     }
     return all;
+  }
+
+  // A view that repeats elements of what is below.
+  static bool repeats(const UOp& u) {
+    for (const UOp* s = &u; is_movement(s->op()); s = &s->src(0))
+      if (s->op() == Op::Expand && !(prod(s->shape()) == prod(s->src(0).shape()))) return true;
+    return false;
   }
 
   // One coordinate list for all consumers, or false when they differ. Gates are or-ed: what any consumer
@@ -230,7 +238,7 @@ class LoopSharing {
       const auto source = plan_.ranges.find(srcs[i].node());
       if (source == plan_.ranges.end() || !source->second.kept) continue;
       const Coords coords = source_coords(u, at, i);
-      source->second.repeats = std::max(source->second.repeats, repeats_of(coords));
+      source->second.rereads = std::max(source->second.rereads, rereads_of(coords));
       const Surroundings here = surroundings(source->second.out, coords);
       const auto [entry, is_first] = around_.emplace(source->first, here);
       Surroundings& all = entry->second;
@@ -239,7 +247,7 @@ class LoopSharing {
   }
 
   // Outputs of the reductions around a reader that need the same elements of what it asks for at `coords`.
-  int64_t repeats_of(const Coords& coords) const {
+  int64_t rereads_of(const Coords& coords) const {
     std::unordered_set<const Node*> asked, repeated;
     for (const UOp& c : coords) asked.insert(c.ranges().begin(), c.ranges().end());
     for (const Node* r : asked) {

@@ -86,11 +86,12 @@ class Builder {
     const ValueRanges& at = plan_.ranges.at(u.node());
     Value& v = values_[u.node()];
     v.expr = expression_of(u, at);
+    v.inlined = at.repeats;
     if (!at.kept) return;
     v.expr = clean(v.expr);
     for (const UOp& c : at.out)
       if (c.op() == Op::Range) v.loop_ranges.push_back(c);
-    if (at.removable && !is_dear(v, at.repeats) && cheap(v, at.shared_loops, u.device())) {
+    if (at.removable && !is_dear(v, at.rereads) && cheap(v, at.shared_loops, u.device())) {
       v.inlined = true;
       return;
     }
@@ -163,15 +164,15 @@ class Builder {
   }
 
   // True when a reduction would compute the value for so many of its outputs that reading it is faster.
-  static bool is_dear(const Value& v, int64_t repeats) {
-    constexpr int64_t kMinRepeats = 16, kMinWork = 1 << 16, kCheapOperations = 4;
-    double work = static_cast<double>(repeats);
+  static bool is_dear(const Value& v, int64_t rereads) {
+    constexpr int64_t kMinRereads = 16, kMinWork = 1 << 16, kCheapOperations = 4;
+    double work = static_cast<double>(rereads);
     for (const UOp& r : v.loop_ranges) work *= static_cast<double>(SInt(r.src(0)).vmax());
-    if (repeats < kMinRepeats || work < static_cast<double>(kMinWork)) return false;
+    if (rereads < kMinRereads || work < static_cast<double>(kMinWork)) return false;
     int64_t operations = 0;
     for (const UOp& u : toposort(v.expr)) {
       if (u.op() == Op::Reduce || has_flag(u.op(), kTranscendental)) return true;
-      operations += is_alu(u.op()) && u.op() != Op::Where && is_float(u.dtype());
+      operations += is_alu(u.op()) && is_float(u.dtype());
     }
     return operations > kCheapOperations;
   }

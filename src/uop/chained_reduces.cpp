@@ -59,8 +59,7 @@ class Finder {
   Finder(const UOp& value, std::span<const UOp> loops) : value_(value), loops_(loops) {}
 
   std::optional<ChainedReduces> run() {
-    find_members();
-    if (out_.members.empty() || !rename_steps() || !find_dependences()) return {};
+    if (!find_members() || !rename_steps() || !find_dependences()) return {};
     find_scores();
     return choose_row() ? std::optional(std::move(out_)) : std::nullopt;
   }
@@ -70,7 +69,8 @@ class Finder {
     return std::ranges::any_of(reduce.srcs().subspan(1), [&](const UOp& r) { return is_open(u, r); });
   }
 
-  void find_members() {
+  // False where the value needs another reduction beside them, which has no place in the walk.
+  bool find_members() {
     for (const UOp& u : toposort(value_)) {
       if (u.op() != Op::Reduce) continue;
       const std::vector<UOp> below = toposort(u.src(0));
@@ -78,6 +78,13 @@ class Finder {
                               [&](const UOp& b) { return b.op() == Op::Reduce && depends_on_own(b, u); }))
         out_.members.push_back({u, {}, {}});
     }
+    bool alone = !out_.members.empty();
+    toposort(value_, [&](const UOp& u) {
+      const bool is_member = std::ranges::find(out_.members, u, &ChainedReduce::reduce) != out_.members.end();
+      alone = alone && (is_member || u.op() != Op::Reduce);
+      return !is_member;
+    });
+    return alone;
   }
 
   // All over one new Range.
