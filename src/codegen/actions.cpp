@@ -30,8 +30,8 @@ bool reads_what_it_writes(const UOp& body) {
   std::unordered_set<const Node*> read, written;
   for (const UOp& u : toposort(body)) {
     if (u.op() != Op::Load && u.op() != Op::Store) continue;
-    const Node* memory = strip_after(u.src(0).src(0)).node();
-    (u.op() == Op::Load ? read : written).insert(memory);
+    const UOp& memory = strip_after(u.src(0).src(0));
+    if (memory.op() == Op::Param) (u.op() == Op::Load ? read : written).insert(memory.node());
   }
   return std::ranges::any_of(written, [&](const Node* m) { return read.contains(m); });
 }
@@ -201,7 +201,7 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes) {
 }
 
 UOp apply_action(const UOp& body, const Action& a) {
-  if (a.kind == ActionKind::Stage) return record(stage_load(body, a.axis), a);
+  if (a.kind == ActionKind::Stage) return record(stage_load(body, a.axis, a.amount), a);
   const std::vector<UOp> axes = kernel_axes(body);
   if (a.axis < 0 || static_cast<size_t>(a.axis) >= axes.size()) illegal(a, "no such axis");
   if (a.kind == ActionKind::Swap) return record(swap_axes(body, a, axes), a);
@@ -222,6 +222,8 @@ UOp apply_action(const UOp& body, const Action& a) {
     return record(pad_axis(body, r, (size + amount - 1) / amount * amount), a);
   }
   if (amount < 2 || size % amount) illegal(a, "the amount does not divide the axis");
+  if ((a.kind == ActionKind::Upcast || a.kind == ActionKind::Vector) && fills_scratch(body, r))
+    illegal(a, "scratch is filled for each step of the axis");
   switch (a.kind) {
     case ActionKind::Upcast:
       if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");

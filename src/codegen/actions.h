@@ -13,7 +13,7 @@
 //   PadTo(axis, n)    the axis up to the next multiple of n; nothing is read or written beyond its end
 //   Merge(axis, 0)    an axis and the next one become one
 //   Swap(axis, other) exchange two output loops
-//   Stage(load, 0)    a load reads from a contiguous scratch copy (stage.h)
+//   Stage(load, n)    a load reads from a contiguous scratch copy (stage.h), which spans n sliding loops
 //
 // A schedule is a list of actions.
 #pragma once

@@ -25,8 +25,8 @@ constexpr double kNotHidden = 0.15;      // the share of the loads' time that op
 constexpr double kMinCyclesPerStep = 4;  // latency of an addition to one accumulator
 constexpr double kGatedScalarLoad = 4;   // a branch
 // A vector of a panel: from rows, from rows under gates, lane by lane.
-constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 1;
-constexpr double kStoreRow = 1, kStoreLane = 1.5;
+constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 3;
+constexpr double kStoreRow = 1, kStoreLane = 3;
 constexpr double kPartOverhead = 2000;  // what it costs to give a part to a thread
 
 // A load of the reduction, and what it moves by along an axis: nothing where that is not linear.
@@ -40,10 +40,17 @@ struct Operand {
   }
 };
 
+// How an operand lies to the lanes and rows of a tile.
+struct Access {
+  bool on_lanes, on_rows, is_row, is_gated, may_alias;
+  double item_bytes, other_uses;  // steps of the other output loops that read the same
+};
+
 // Reductions over the same loops, and what they load.
 struct Sums {
   std::vector<UOp> reduces;
   std::vector<Operand> operands;
+  std::vector<Access> accesses;
   double steps = 1;
 };
 
@@ -66,6 +73,8 @@ class Contraction {
         if (!(lanes == rows)) consider(lanes, rows);
     return static_cast<bool>(best_.lanes_axis);
   }
+
+  double cost() const { return best_.cost; }
 
   UOp apply() {
     const Tile t = best_;
@@ -104,7 +113,7 @@ class Contraction {
     for (const UOp& r : axes_)
       if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r))) return false;
     for (const UOp& u : toposort(body_)) {
-      if (u.op() == Op::After || u.op() == Op::Barrier) return false;
+      if (u.op() == Op::Barrier) return false;
       if (u.op() != Op::Reduce) continue;
       if (open_axis(u, AxisType::Reduce)) return false;
       for (const UOp& r : outputs_)
@@ -121,7 +130,8 @@ class Contraction {
     sums.reduces.push_back(reduce);
     sums.steps = 1;
     for (const UOp& r : reduce.srcs().subspan(1)) sums.steps *= static_cast<double>(size_of(r));
-    for (const UOp& x : toposort(reduce.src(0))) {
+    const auto computes = [](const UOp& u) { return u.op() != Op::After; };  // not how scratch is filled
+    for (const UOp& x : toposort(reduce.src(0), computes)) {
       if (x.op() == Op::Reduce) return false;
       if (x.op() != Op::Load || std::ranges::find(sums.operands, x, &Operand::load) != sums.operands.end())
         continue;
@@ -175,12 +185,23 @@ class Contraction {
 
   void consider(const UOp& lanes_axis, const UOp& rows_axis) {
     if (!is_shared_both_ways(lanes_axis, rows_axis)) return;
+    if (fills_scratch(body_, lanes_axis) || fills_scratch(body_, rows_axis)) return;
     const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
     Tile t{lanes_axis, rows_axis};
     t.lanes = std::min<int64_t>(n, target_.lanes(sums_[0].reduces[0].dtype()));
     if (t.lanes < 2) return;
     size_t accumulators = 0;
-    for (const Sums& s : sums_) accumulators = std::max(accumulators, s.reduces.size());
+    for (Sums& s : sums_) {
+      accumulators = std::max(accumulators, s.reduces.size());
+      s.accesses.clear();
+      for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, t));
+    }
+    stores_ = row_stores_ = 0;
+    for (const UOp& u : toposort(body_)) {
+      if (u.op() != Op::Store || !is_open(u.src(0), lanes_axis)) continue;
+      const auto linear = linear_in(u.src(0).src(1), lanes_axis);
+      (linear && linear->stride == 1 ? row_stores_ : stores_) += 1;
+    }
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
       for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
@@ -202,11 +223,7 @@ class Contraction {
     double tile = 0;
     t.packing = 0;
     for (const Sums& s : sums_) tile += cycles_of(s, t);
-    for (const UOp& u : toposort(body_))
-      if (u.op() == Op::Store) {
-        const auto linear = linear_in(u.src(0).src(1), t.lanes_axis);
-        tile += vectors * rows * (linear && linear->stride == 1 ? kStoreRow : kStoreLane * lanes);
-      }
+    tile += vectors * rows * (row_stores_ * kStoreRow + stores_ * kStoreLane * lanes);
     const double times = tiles_a_panel * panels * outer / balance(t, panels, tiles_a_panel);
     t.packing *= times;
     t.cost = tile * times + t.packing;
@@ -218,19 +235,19 @@ class Contraction {
     const auto lanes = static_cast<double>(t.lanes);
     const double operations = vectors * rows * static_cast<double>(s.reduces.size());
     double loads = 0;
-    for (const Operand& o : s.operands) {
-      const bool on_lanes = o.depends_on(t.lanes_axis), on_rows = o.depends_on(t.rows_axis);
-      const bool is_row = o.stride(t.lanes_axis) == 1;
-      if (on_lanes && on_rows) {
-        loads += vectors * rows * (is_row ? kPerLoad : lanes * kPerLoad);
-      } else if (on_lanes) {
-        const double bytes = vectors * lanes * s.steps * static_cast<double>(item_size(o.load.dtype()));
+    const auto tiles_a_panel = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
+    for (const Access& a : s.accesses) {
+      if (a.on_lanes && a.on_rows) {
+        loads += vectors * rows * (a.is_row ? kPerLoad : lanes * kPerLoad);
+      } else if (a.on_lanes) {
+        const double bytes = vectors * lanes * s.steps * a.item_bytes;
         loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
-        t.packing += s.steps * vectors * (!is_row ? kPackLane * lanes : o.is_gated ? kPackGated : kPackRow) /
-                     uses_of_panel(o, t);
-      } else if (on_rows) {
-        loads += rows * (o.is_gated ? kGatedScalarLoad : kPerLoad);
-        if (aliases(o, t)) loads += rows * kPerLoad;
+        t.packing += s.steps * vectors * (!a.is_row ? kPackLane * lanes : a.is_gated ? kPackGated : kPackRow) /
+                     (tiles_a_panel * a.other_uses);
+      } else if (a.on_rows) {
+        loads += rows * (a.is_gated ? kGatedScalarLoad : kPerLoad);
+        constexpr int64_t kWays = 8;
+        if (a.may_alias && t.rows > kWays) loads += rows * kPerLoad;
       } else {
         loads += kPerLoad;
       }
@@ -238,20 +255,17 @@ class Contraction {
     return s.steps * (std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads);
   }
 
-  // How many tiles read what is packed once.
-  double uses_of_panel(const Operand& o, const Tile& t) const {
-    auto uses = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
+  Access access_of(const Operand& o, const Tile& t) const {
+    // Rows whose distance is a multiple of a page's half fall into the same few sets of the first cache.
+    constexpr int64_t kHalfPage = 2048;
+    const auto on_rows = o.stride(t.rows_axis), on_lanes = o.stride(t.lanes_axis);
+    const auto bytes = item_size(o.load.dtype());
+    Access a{o.depends_on(t.lanes_axis), o.depends_on(t.rows_axis), on_lanes == 1, o.is_gated,
+             on_rows && *on_rows && *on_rows * bytes % kHalfPage == 0, static_cast<double>(bytes), 1};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
-        uses *= static_cast<double>(size_of(r));
-    return uses;
-  }
-
-  // Rows whose distance is a multiple of a page's half fall into the same few sets of the first cache.
-  static bool aliases(const Operand& o, const Tile& t) {
-    constexpr int64_t kHalfPage = 2048, kWays = 8;
-    const auto stride = o.stride(t.rows_axis);
-    return t.rows > kWays && stride && *stride && *stride * item_size(o.load.dtype()) % kHalfPage == 0;
+        a.other_uses *= static_cast<double>(size_of(r));
+    return a;
   }
 
   // The share of the threads' time that is work, with the best loop divided among them.
@@ -320,7 +334,7 @@ class Contraction {
     const auto most = static_cast<double>(target_.l2_bytes) / 2;
     double bytes = 0;
     for (const UOp& load : stageable_loads(body_))
-      if (open_axis(load, AxisType::Vector))
+      if (const UOp v = open_axis(load, AxisType::Vector); v && std::ranges::find(axes_, v) != axes_.end())
         bytes = std::max(bytes, static_cast<double>(plan_stage(body_, load).bytes));
     if (bytes <= most) return;
     const UOp* longest = nullptr;
@@ -365,7 +379,7 @@ class Contraction {
     for (size_t i = 0, n = stageable_loads(body_).size(); i < n; i++) {
       const UOp load = stageable_loads(body_)[i];
       const UOp vector = open_axis(load, AxisType::Vector);
-      if (!vector || load.src(0).src(0).op() != Op::Param) continue;
+      if (!vector || std::ranges::find(axes_, vector) == axes_.end()) continue;
       const StagePlan plan = plan_stage(body_, load);
       if (!plan.bytes || static_cast<double>(plan.bytes) > static_cast<double>(target_.l2_bytes)) continue;
       const UOp& at = load.src(0).src(1);
@@ -407,17 +421,46 @@ class Contraction {
   const Target& target_;
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
+  double stores_ = 0, row_stores_ = 0;
   Tile best_;
   int inner_ = -1;
 };
+
+// Forms of the body in which a load that slides along output loops reads from a copy, with what the copies
+// cost.
+struct Form {
+  UOp body;
+  double cost = 0;
+};
+std::vector<Form> sliding_forms(const UOp& body, const Target& target) {
+  constexpr double kLanes = 16, kSelect = 1;
+  constexpr int kMostSlides = 2;
+  std::vector<Form> out{{body}};
+  const std::vector<UOp> loads = stageable_loads(body);
+  for (size_t i = 0; i < loads.size(); i++)
+    for (int n = 1; n <= kMostSlides; n++) {
+      const SlidePlan plan = plan_slides(body, loads[i], n);
+      if (!plan.bytes || plan.bytes > target.l2_bytes / 2) break;
+      const UOp staged = apply_action(body, {ActionKind::Stage, static_cast<int32_t>(i), n});
+      out.push_back({staged, plan.elements * plan.times / kLanes * (kPackGated + kSelect)});
+    }
+  return out;
+}
 
 }  // namespace
 
 std::optional<UOp> tile_contraction(const UOp& body, const Target& target) {
   if (target.work_groups) return {};
-  Contraction c(body, target);
-  if (!c.find()) return {};
-  return c.apply();
+  std::optional<Contraction> best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  if (!Contraction(body, target).find()) return {};
+  for (const Form& form : sliding_forms(body, target)) {
+    Contraction c(form.body, target);
+    if (!c.find() || c.cost() + form.cost >= best_cost) continue;
+    best_cost = c.cost() + form.cost;
+    best.emplace(std::move(c));
+  }
+  return best->apply();
 }
 
 }  // namespace lathe

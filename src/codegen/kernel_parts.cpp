@@ -33,6 +33,13 @@ UOp open_axis(const UOp& u, AxisType t) {
   return {};
 }
 
+bool fills_scratch(const UOp& body, const UOp& range) {
+  return std::ranges::any_of(toposort(body), [&](const UOp& u) {
+    return u.op() == Op::After &&
+           std::ranges::any_of(u.srcs().subspan(1), [&](const UOp& s) { return is_open(s, range); });
+  });
+}
+
 double trips_of(const UOp& u) {
   double n = 1;
   for (const Node* r : u.ranges()) n *= UOp(r).bounds().hi.as_double() + 1;

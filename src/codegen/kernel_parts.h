@@ -12,6 +12,8 @@ namespace lathe {
 bool is_open(const UOp& u, const UOp& range);
 // The open Range of `u` that is of type `t`, or null.
 UOp open_axis(const UOp& u, AxisType t);
+// Whether scratch is filled anew for each step of `range`: then the steps cannot run side by side.
+bool fills_scratch(const UOp& body, const UOp& range);
 // How often `u` is computed: the product of the sizes of the loops around it.
 double trips_of(const UOp& u);
 

@@ -116,7 +116,7 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   LoweredKernel out;
   ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
   // The heuristic sees the loops that are left, and they are the work.
-  const UOp shrunk = block_reductions(shrink_ranges(simplify_gates(simplify(body))), target);
+  const UOp shrunk = block_reductions(gate_factors(shrink_ranges(simplify_gates(simplify(body)))), target);
   out.work = estimate(shrunk);
   const UOp optimised = optimise(shrunk, target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;

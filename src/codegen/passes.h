@@ -33,6 +33,11 @@ UOp shrink_ranges(const UOp& body);
 // and those of targets with work groups, stay as they are. Shown by test/golden/codegen/block_reductions.txt.
 UOp block_reductions(const UOp& body, const Target& target);
 
+// In a sum, a selection between a product and 0 becomes one between a factor and 0: that which depends on all
+// of the gate. The other factors are loaded without the gate where the memory has such elements; as in
+// reduce_rules, 0 makes a product 0. Shown by test/unit/gate_factors_test.cpp.
+UOp gate_factors(const UOp& body);
+
 // Merges adjacent loops of an End or Reduce where every access moves through them with one stride. Shown by
 // test/golden/codegen/merge_ranges.txt.
 UOp merge_ranges(const UOp& body);

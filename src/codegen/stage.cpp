@@ -3,8 +3,11 @@
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "uop/comparison.h"
+#include "uop/linear_terms.h"
+#include "uop/simplify.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_map>
 
 namespace lathe {
@@ -87,11 +90,142 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
   return plan;
 }
 
-UOp stage_load(const UOp& body, int access) {
-  const std::vector<UOp> loads = stageable_loads(body);
-  if (access < 0 || static_cast<size_t>(access) >= loads.size())
-    user_runtime_error("Stage({}, 0): no such load", access);
-  const UOp& load = loads[static_cast<size_t>(access)];
+// An output loop and the steps of a reduction that reach the elements of a sum of both.
+namespace {
+struct Slide {
+  UOp output, step;
+  int64_t output_factor, step_factor;  // one of them is 1 or -1
+  int64_t lo, n;                       // the sum's least value, and how many there are
+  UOp at() const { return output * output_factor + step * step_factor + -lo; }
+};
+
+// `value` with the sum in the place of the loop that has no other factor than ±1; null where more of the two
+// is left than the sum.
+UOp over_sum(const UOp& value, const Slide& s, const UOp& sum) {
+  const bool by_step = s.step_factor == 1 || s.step_factor == -1;
+  const UOp& gone = by_step ? s.step : s.output;
+  const UOp rest = by_step ? s.output * s.output_factor : s.step * s.step_factor;
+  const int64_t sign = by_step ? s.step_factor : s.output_factor;
+  const UOp out = simplify(substitute(value, {{gone, (sum + s.lo + rest * -1) * sign}}));
+  return is_open(out, s.output) || is_open(out, s.step) ? UOp() : out;
+}
+
+std::optional<Slide> slide_of(const UOp& value, const UOp& index, const UOp& output, const UOp& step) {
+  const auto a = linear_in(index, output), b = linear_in(index, step);
+  if (!a || !b || !a->stride || !b->stride) return {};
+  const auto unit = static_cast<int64_t>(gcd(a->stride, b->stride));
+  Slide s{output, step, a->stride / unit, b->stride / unit, 0, 1};
+  if (std::abs(s.output_factor) != 1 && std::abs(s.step_factor) != 1) return {};
+  for (const auto& [r, f] : {std::pair(output, s.output_factor), std::pair(step, s.step_factor)}) {
+    s.lo += std::min<int64_t>(0, f * (size_of(r) - 1));
+    s.n += std::abs(f) * (size_of(r) - 1);
+  }
+  if (s.n >= size_of(output) * size_of(step)) return {};
+  return over_sum(value, s, range(s.n, next_range_id(sink({&value, 1})), AxisType::Loop)) ? std::optional(s)
+                                                                                           : std::nullopt;
+}
+
+// What is copied of a load: loops of the copy as they stand in the body, and the sums.
+struct Slides {
+  UOp value;
+  std::vector<UOp> plain;     // reduction loops that slide along nothing
+  std::vector<Slide> slides;  // from the outside in
+};
+
+std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most) {
+  Slides out{staged_value(body, load), {}, {}};
+  const UOp& at = load.src(0).src(1);
+  const UOp& index = is_gated(at) ? at.src(1) : at;
+  std::vector<UOp> outputs;
+  for (const UOp& r : kernel_axes(body))
+    if (r.range().type == AxisType::Loop && r.src(0).is_const()) outputs.push_back(r);
+  for (const Node* n : out.value.ranges()) {
+    const UOp step(n);
+    if (is_outer(step.range().type)) continue;
+    if (step.range().type != AxisType::Reduce || !step.src(0).is_const()) return {};
+    std::optional<Slide> best;
+    for (const UOp& r : outputs)
+      if (const auto s = slide_of(out.value, index, r, step); s && (!best || s->n < best->n)) best = s;
+    const auto same = [&](const Slide& s) { return s.output == best->output; };
+    if (!best || std::ranges::any_of(out.slides, same))
+      out.plain.push_back(step);
+    else
+      out.slides.push_back(*best);
+  }
+  std::ranges::sort(out.slides, {}, [&](const Slide& s) { return std::ranges::find(outputs, s.output); });
+  while (out.slides.size() > most) {
+    out.plain.push_back(out.slides.front().step);
+    out.slides.erase(out.slides.begin());
+  }
+  if (out.slides.size() < most || !most) return {};
+  return out;
+}
+
+UOp position_at(const std::vector<UOp>& at, const std::vector<int64_t>& sizes) {
+  UOp sum;
+  int64_t stride = 1;
+  for (size_t k = at.size(); k-- > 0;) {
+    sum = sum ? at[k] * stride + sum : at[k] * stride;
+    stride *= sizes[k];
+  }
+  return sum;
+}
+
+UOp stage_sliding(const UOp& body, const Slides& s) {
+  int next = next_range_id(body);
+  UOp value = s.value;
+  std::vector<UOp> copied, used, loops;
+  std::vector<int64_t> sizes;
+  for (const UOp& r : s.plain) {
+    copied.push_back(range(size_of(r), next++, AxisType::Loop));
+    loops.push_back(copied.back());
+    used.push_back(r);
+    sizes.push_back(size_of(r));
+    value = change_ranges(value, {{r, copied.back(), {copied.back()}}});
+  }
+  for (const Slide& slide : s.slides) {
+    const bool is_last = &slide == &s.slides.back();
+    const int64_t lanes = std::min<int64_t>(slide.n, 64 / item_size(value.dtype()));
+    UOp at;
+    if (is_last && lanes > 1) {  // neighbours side by side; the last vector overlaps the one before
+      const UOp lane = range(lanes, next++, AxisType::Vector), vector = range((slide.n + lanes - 1) / lanes, next++, AxisType::Loop);
+      at = maximum(vector * -lanes + (slide.n - lanes), constant(0)) * -1 + (slide.n - lanes) + lane;
+      loops.push_back(vector);
+      loops.push_back(lane);
+    } else {
+      at = range(slide.n, next++, AxisType::Loop);
+      loops.push_back(at);
+    }
+    copied.push_back(at);
+    used.push_back(slide.at());
+    sizes.push_back(slide.n);
+    value = over_sum(value, slide, at);
+  }
+  int64_t n = 1;
+  for (const int64_t size : sizes) n *= size;
+  const UOp scratch = scratch_buffer(next, value.dtype(), n, "stage");
+  const UOp filled = close_loops(store(index(scratch, position_at(copied, sizes)), value), loops);
+  const UOp read = load(index(after(scratch, {&filled, 1}), simplify(position_at(used, sizes))));
+  return substitute(body, {{s.value, read}});
+}
+}  // namespace
+
+SlidePlan plan_slides(const UOp& body, const UOp& load, int slides) {
+  const auto s = find_slides(body, load, static_cast<size_t>(slides));
+  if (!s) return {};
+  SlidePlan plan{1, 1, 0};
+  for (const UOp& r : s->plain) plan.elements *= static_cast<double>(size_of(r));
+  for (const Slide& slide : s->slides) plan.elements *= static_cast<double>(slide.n);
+  plan.bytes = static_cast<int64_t>(plan.elements) * item_size(s->value.dtype());
+  for (const Node* r : s->value.ranges()) {
+    const auto is_own = [&](const Slide& x) { return x.output.node() == r; };
+    if (is_outer(UOp(r).range().type) && std::ranges::none_of(s->slides, is_own))
+      plan.times *= UOp(r).bounds().hi.as_double() + 1;
+  }
+  return plan;
+}
+
+static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
   const std::vector<UOp> inner = inner_ranges(load);
@@ -113,6 +247,17 @@ UOp stage_load(const UOp& body, int access) {
   });
   const UOp filled = close_loops(copy, copied);
   return substitute(body, {{value, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
+}
+
+UOp stage_load(const UOp& body, int access, int slides) {
+  const std::vector<UOp> loads = stageable_loads(body);
+  if (access < 0 || static_cast<size_t>(access) >= loads.size())
+    user_runtime_error("Stage({}, {}): no such load", access, slides);
+  const UOp& load = loads[static_cast<size_t>(access)];
+  if (!slides) return stage_inner(body, load, access);
+  const auto found = find_slides(body, load, static_cast<size_t>(slides));
+  if (!found) user_runtime_error("Stage({}, {}): the load slides along fewer loops", access, slides);
+  return stage_sliding(body, *found);
 }
 
 // The same loops once more.

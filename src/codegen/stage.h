@@ -4,10 +4,20 @@
 
 namespace lathe {
 
-// Load number `access` (its position among the Loads of kernel_accesses) reads from a scratch copy of what
-// the loops inside its outermost ones touch; the copy is made once for each step of those outer loops.
-// UserError (Runtime) where that is illegal.
-UOp stage_load(const UOp& body, int access);
+// Load number `access` (its position in stageable_loads) reads from a scratch copy of what the loops inside its
+// outermost ones touch; the copy is made once for each step of those outer loops. What is computed of the load
+// alone is copied instead. With `slides` > 0 the copy also spans that many of the output loops, from the
+// inside out, that a reduction's steps slide along (output + step, a convolution), so that elements which
+// several outputs touch are there once. UserError (Runtime) where that is illegal.
+UOp stage_load(const UOp& body, int access, int slides = 0);
+
+// Of a sliding copy: its elements, how often it is made, and how many loops there are to slide along; no
+// elements where there are fewer than `slides`.
+struct SlidePlan {
+  double elements = 0, times = 1;
+  int64_t bytes = 0;
+};
+SlidePlan plan_slides(const UOp& body, const UOp& load, int slides);
 
 // The reduction over `r` in blocks of `amount` steps: the loop over blocks is outside of the innermost output
 // loop, whose running values lie in scratch meanwhile. Where several reductions share `r`, all of them.

@@ -42,6 +42,7 @@ struct Demand {
   Coords coords;
   bool ended;   // below a broadcast: recomputing here repeats work for every element of the broadcast axis
   bool padded;  // below a Pad: recomputing here does work for elements that are not there
+  bool summed;  // below a Reduce: a Pad there only adds zeros
 };
 
 class Assigner {
@@ -49,12 +50,7 @@ class Assigner {
   explicit Assigner(std::span<const UOp> roots) {
     const UOp all = sink(roots);
     plan_.order = value_order(all);
-    for (const UOp& u : plan_.order)
-      if (u.op() == Op::Reduce ||
-          (u.op() != Op::Contiguous && std::ranges::any_of(flow_sources(u), [&](const UOp& s) {
-             return reduces_.contains(s.node());
-           })))
-        reduces_.insert(u.node());
+    for (const UOp& u : plan_.order) note_reductions(u);
     for (const UOp& r : roots) force_.insert(r.node());
   }
 
@@ -70,6 +66,34 @@ class Assigner {
   }
 
  private:
+  void note_reductions(const UOp& u) {
+    if (u.op() == Op::Contiguous) return;
+    const auto srcs = flow_sources(u);
+    bool reduces = u.op() == Op::Reduce;
+    int64_t largest = is_product_sum(u) ? prod(u.shape()).vmax() : 0;
+    for (const UOp& s : srcs) {
+      reduces = reduces || reduces_.contains(s.node());
+      if (const auto found = product_sums_.find(s.node()); found != product_sums_.end())
+        largest = std::max(largest, found->second);
+    }
+    if (reduces) reduces_.insert(u.node());
+    if (largest) product_sums_.emplace(u.node(), largest);
+  }
+  static bool is_product_sum(const UOp& u) {
+    if (u.op() != Op::Reduce || u.arg_as<ReduceArg>().op != Op::Add) return false;
+    const UOp* value = &u.src(0);
+    while (value->op() == Op::Cast || is_movement(value->op())) value = &value->src(0);
+    return value->op() == Op::Mul && !value->src(0).is_const() && !value->src(1).is_const() &&
+           !(value->src(0) == value->src(1));
+  }
+  // A sum that is done for each step of another one would find no tiles. What is computed of it and no larger
+  // is kept.
+  bool is_summed_again(const UOp& u, const Demand& above) const {
+    if (!above.summed || !is_alu(u.op())) return false;
+    const auto found = product_sums_.find(u.node());
+    return found != product_sums_.end() && prod(u.shape()).vmax() <= found->second;
+  }
+
   static std::vector<UOp> value_order(const UOp& root) {
     std::vector<UOp> out;
     std::unordered_set<const Node*> seen{root.node()};
@@ -119,7 +143,8 @@ class Assigner {
       const bool grows =
           (u.op() == Op::Expand || is_alu(u.op())) && !(prod(srcs[i].shape()) == prod(u.shape()));
       demands_[srcs[i].node()].push_back(
-          {source_coords(u, at, i), above.ended || grows, above.padded || u.op() == Op::Pad});
+          {source_coords(u, at, i), above.ended || grows,
+           above.padded || (u.op() == Op::Pad && !above.summed), above.summed || u.op() == Op::Reduce});
     }
     plan_.ranges.emplace(u.node(), std::move(at));
   }
@@ -130,7 +155,7 @@ class Assigner {
     at.kept = true;
     at.removable = false;
     at.out = new_ranges(u.src(0).shape());
-    demands_[u.src(1).node()].push_back({operand_coords(at.out, u.src(1).shape()), false, false});
+    demands_[u.src(1).node()].push_back({operand_coords(at.out, u.src(1).shape()), false, false, false});
     // The written view is addressed, not read: its buffer state still has to be visited.
     plan_.ranges.emplace(u.node(), std::move(at));
   }
@@ -150,10 +175,11 @@ class Assigner {
     for (const Demand& d : demands) {
       all.ended = all.ended || d.ended;
       all.padded = all.padded || d.padded;
+      all.summed = all.summed || d.summed;
     }
     const bool computes =
         is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
-    const bool wastes = all.padded && reduces_.contains(u.node());
+    const bool wastes = (all.padded && reduces_.contains(u.node())) || is_summed_again(u, all);
     if (((all.ended || wastes) && computes) || !merge(demands, at.out)) {
       at.repeats = repeats(u);
       at.kept = !at.repeats;
@@ -191,7 +217,8 @@ class Assigner {
 
   RangePlan plan_;
   std::unordered_set<const Node*> force_;
-  std::unordered_set<const Node*> reduces_;  // values that some Reduce is part of
+  std::unordered_set<const Node*> reduces_;                // values that some Reduce is part of
+  std::unordered_map<const Node*, int64_t> product_sums_;  // … a sum of products, and the largest one's size
   std::unordered_map<const Node*, std::vector<Demand>> demands_;
 };
 

@@ -102,7 +102,7 @@ enum class ActionKind : uint8_t {
 struct Action {
   ActionKind kind;
   int32_t axis;    // position in the kernel's list of axes at the time the action applies
-  int32_t amount;  // 0 = the whole axis; Swap: the other axis; Stage, Merge: unused
+  int32_t amount;  // 0 = the whole axis; Swap: the other axis; Stage: sliding loops; Merge: unused
   bool operator==(const Action&) const = default;
 };
 

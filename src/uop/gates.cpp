@@ -164,6 +164,25 @@ bool narrow_terms(std::span<const Bound> bounds, std::vector<Known>& terms) {
   return true;
 }
 
+// What follows of two bounds by subtraction where that makes a term vanish: a + 24b <= 124 and a - b >= 0 give
+// 25b <= 124.
+void add_differences(SmallVec<Bound, 4>& bounds) {
+  std::vector<std::optional<LinearSum>> sums;
+  for (const Bound& b : bounds) sums.push_back(LinearSum::of(b.x));
+  for (size_t i = 0, n = bounds.size(); i < n; i++)
+    for (size_t j = 0; j < n; j++) {
+      if (i == j || !bounds[i].hi || !bounds[j].lo || !sums[i] || !sums[j]) continue;
+      if (sums[i]->terms.size() < 2 || sums[j]->terms.size() < 2) continue;
+      LinearSum difference = *sums[i];
+      for (const Term& t : sums[j]->terms) difference.add(t.base, -t.factor);
+      difference.constant -= sums[j]->constant;
+      difference.normalize();
+      const size_t left = difference.terms.size();
+      if (left && left < std::max(sums[i]->terms.size(), sums[j]->terms.size()))
+        bounds.push_back({difference.to_uop(), {}, *bounds[i].hi - *bounds[j].lo});
+    }
+}
+
 bool has_address(const UOp& u) {
   const std::vector<UOp> nodes = toposort(u);
   return std::any_of(nodes.begin(), nodes.end(), [](const UOp& n) { return n.op() == Op::Index; });
@@ -197,7 +216,9 @@ std::optional<Bounds> bounds_under(const UOp& gate, const UOp& u) {
   if (clauses.size() > kMaxClauses || toposort(u).size() > kMaxIndexNodes) return u.bounds();
   const SmallVec<Bound, 4> bounds = bounds_of(clauses, true);
   std::vector<Known> terms;
-  if (gate.is_const(Scalar(false)) || !narrow_terms(bounds, terms)) return std::nullopt;
+  SmallVec<Bound, 4> all = bounds;
+  add_differences(all);
+  if (gate.is_const(Scalar(false)) || !narrow_terms(all, terms)) return std::nullopt;
   Bounds out = u.bounds();
   auto narrow_by = [&](UOp form) {
     for (size_t i = 0; i < terms.size(); i++)

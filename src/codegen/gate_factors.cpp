@@ -1,0 +1,86 @@
+#include "codegen/kernel_parts.h"
+#include "codegen/passes.h"
+#include "uop/comparison.h"
+#include "uop/linear_terms.h"
+#include "uop/rebuild.h"
+#include "uop/spec_rules.h"
+
+#include <algorithm>
+
+namespace lathe {
+namespace {
+
+bool contains_all(const SmallVec<UOp, 8>& clauses, const UOp& gate) {
+  return std::ranges::all_of(split_operands(gate, Op::And),
+                             [&](const UOp& c) { return std::ranges::find(clauses, c) != clauses.end(); });
+}
+
+bool is_gated_load(const UOp& u) {
+  return u.op() == Op::Load && u.src(0).op() == Op::Index && is_gated(u.src(0).src(1));
+}
+
+// Whether the index is one of the memory's elements for all values of its ranges.
+bool is_inside(const UOp& memory, const UOp& index) {
+  const SInt size = prod(memory.shape());
+  return size.is_const() && !index.bounds().lo.less(Scalar(0)) &&
+         index.bounds().hi.less(Scalar(size.value()));
+}
+
+// `factor` with its loads as they are without the clauses, where they may be: what is loaded in vain is
+// multiplied by 0.
+UOp without_gate(const UOp& factor, const SmallVec<UOp, 8>& clauses) {
+  Rebuilt done;
+  return done.walk(toposort(factor), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (!is_gated_load(v)) return v;
+    const UOp &memory = v.src(0).src(0), &at = v.src(0).src(1);
+    if (!contains_all(clauses, at.src(0)) || !is_inside(memory, at.src(1))) return v;
+    return load(index(memory, at.src(1)));
+  });
+}
+
+size_t gated_loads(const UOp& u) {
+  return static_cast<size_t>(std::ranges::count_if(toposort(u), is_gated_load));
+}
+
+bool depends_on_all(const UOp& u, const UOp& gate) {
+  return std::ranges::all_of(gate.ranges(), [&](const Node* r) { return is_open(u, UOp(r)); });
+}
+
+// Where(gate, a * b, 0) is Where(gate, a, 0) * b.
+UOp factored(const UOp& value) {
+  if (value.op() != Op::Where || !value.src(2).is_const(Scalar(0)) || value.src(1).op() != Op::Mul) return value;
+  const UOp& gate = value.src(0);
+  const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
+  SmallVec<UOp, 8> factors = split_operands(value.src(1), Op::Mul);
+  UOp* gated = nullptr;
+  size_t most = 0;
+  for (UOp& f : factors) {
+    f = without_gate(f, clauses);
+    const size_t n = gated_loads(f);
+    if (!depends_on_all(f, gate) || (gated && n <= most)) continue;
+    gated = &f;
+    most = n;
+  }
+  if (!gated) return value;
+  const bool is_load = is_gated_load(*gated) && contains_all(split_operands(gated->src(0).src(1).src(0), Op::And), gate);
+  if (!is_load) *gated = where(gate, *gated, constant(gated->dtype(), Scalar(0)));
+  return join_operands(factors, Op::Mul, {});
+}
+
+}  // namespace
+
+UOp gate_factors(const UOp& body) {
+  Rebuilt done;
+  return done.walk(toposort(body), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    if (v.op() != Op::Reduce || v.arg_as<ReduceArg>().op != Op::Add) return v;
+    const UOp value = factored(v.src(0));
+    if (value == v.src(0)) return v;
+    SmallVec<UOp, 8> srcs{value};
+    for (const UOp& r : v.srcs().subspan(1)) srcs.push_back(r);
+    return v.with_srcs(srcs);
+  });
+}
+
+}  // namespace lathe
