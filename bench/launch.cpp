@@ -2,7 +2,6 @@
 // counter is wall time over kernels. `plain` schedules and launches the same kernels one by one, without
 // capture.
 #include "base/knobs.h"
-#include "base/thread_pool.h"
 #include "engine/counters.h"
 #include "tensor/jit.h"
 
@@ -65,18 +64,6 @@ void plain(benchmark::State& state) {
   report(state, kKernels);
 }
 BENCHMARK(plain)->UseRealTime()->Unit(benchmark::kMicrosecond);
-
-// Two threads that meet again and again, as they do between kernels that depend on each other.
-void meet(benchmark::State& state) {
-  ThreadPool pool(2);
-  MeetingPoint meeting(2);
-  for (auto _ : state)
-    pool.run(2, [&](int) {
-      for (int i = 0; i < kKernels; i++) meeting.wait();
-    });
-  report(state, kKernels);
-}
-BENCHMARK(meet)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace lathe

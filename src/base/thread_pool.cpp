@@ -21,9 +21,20 @@ enum State : int { kIdle, kWork, kParked, kStop };
 
 thread_local const ThreadPool* t_inside = nullptr;
 
-// Waits for `ready` for the spin time at most; returns whether it came true.
+int current_core() {
+#ifdef __linux__
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+// Waits for `ready` for the spin time at most; returns whether it came true. Not at all for a thread that ran
+// on the core that spinning would keep from it.
 template <class Ready>
-bool spin_until(Ready ready) {
+bool spin_until(Ready ready, const std::atomic<int>& core) {
+  if (ready()) return true;
+  if (const int own = current_core(); own >= 0 && own == core.load(std::memory_order_relaxed)) return false;
   double deadline = 0;
   while (true) {
     for (int i = 0; i < kPausesPerClockRead; i++) {
@@ -50,6 +61,7 @@ int usable_cores() {
 // On its own cache line: the caller writes one worker's state while its neighbour spins.
 struct alignas(64) ThreadPool::Worker {
   std::atomic<int> state{kIdle};
+  std::atomic<int> core{-1};  // where it ran last
   int index = 0;
   std::thread thread;
 };
@@ -91,16 +103,18 @@ void ThreadPool::serve(Worker& worker) {
   t_inside = this;
   while (true) {
     auto released = [&] { return worker.state.load(std::memory_order_acquire) != kIdle; };
-    if (!spin_until(released)) {
+    if (!spin_until(released, caller_core_)) {
       int idle = kIdle;
       if (worker.state.compare_exchange_strong(idle, kParked)) worker.state.wait(kParked);
     }
-    int state = worker.state.load(std::memory_order_acquire);
-    if (state == kStop) return;
-    if (state != kWork) continue;
     // Idle again before the caller can learn that we are done, and so before it can release us for the next
-    // region.
-    worker.state.store(kIdle, std::memory_order_relaxed);
+    // region. It may have taken the work back meanwhile.
+    int state = kWork;
+    if (!worker.state.compare_exchange_strong(state, kIdle, std::memory_order_acquire)) {
+      if (state == kStop) return;
+      continue;
+    }
+    worker.core.store(current_core(), std::memory_order_relaxed);
     work(worker.index);
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
   }
@@ -120,9 +134,19 @@ void ThreadPool::work(int first) {
   }
 }
 
-void ThreadPool::wait_until_done() {
+void ThreadPool::wait_for_helpers(int helpers) {
+  int last = -1;  // one that has begun
+  for (int i = 0; i < helpers; i++) {
+    int unclaimed = kWork;
+    if (workers_[static_cast<std::size_t>(i)]->state.compare_exchange_strong(unclaimed, kIdle)) {
+      work(i + 1);
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+    } else {
+      last = i;
+    }
+  }
   auto done = [&] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (spin_until(done)) return;
+  if (last < 0 || spin_until(done, workers_[static_cast<std::size_t>(last)]->core)) return;
   for (int left = pending_.load(std::memory_order_acquire); left != 0;
        left = pending_.load(std::memory_order_acquire))
     pending_.wait(left, std::memory_order_acquire);
@@ -142,28 +166,18 @@ void ThreadPool::run(int n, FunctionRef<void(int worker)> f) {
     task_ = &f;
     int helpers = std::min(n, stride_) - 1;
     pending_.store(helpers, std::memory_order_relaxed);
+    caller_core_.store(current_core(), std::memory_order_relaxed);
     for (int i = 0; i < helpers; i++) {
       std::atomic<int>& state = workers_[static_cast<std::size_t>(i)]->state;
       if (state.exchange(kWork, std::memory_order_acq_rel) == kParked) state.notify_one();
     }
     const ThreadPool* outer = std::exchange(t_inside, this);
     work(0);
+    wait_for_helpers(helpers);
     t_inside = outer;
-    wait_until_done();
     error = std::exchange(error_, nullptr);
   }
   if (error) std::rethrow_exception(error);
-}
-
-void MeetingPoint::wait() {
-  const int round = round_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    round_.store(round + 1, std::memory_order_release);
-    round_.notify_all();
-  } else if (!spin_until([&] { return round_.load(std::memory_order_acquire) != round; })) {
-    round_.wait(round, std::memory_order_acquire);
-  }
 }
 
 int cpu_count() {

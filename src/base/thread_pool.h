@@ -21,10 +21,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Calls f(0) … f(n-1) and returns when all are done; the caller runs f(0). With n <= size() each index has
-  // a thread of its own and all run at the same time, so f may use barriers; beyond that, thread t runs t,
-  // t+size(), …. When some throw, the rest still run and the error of the lowest index is rethrown. A call
-  // from inside f runs inline on that thread; calls from unrelated threads take turns.
+  // Calls f(0) … f(n-1) and returns when all are done; the caller runs f(0) and then what no other thread has
+  // come to, as where other programs keep the cores busy. So with n <= size() all run at the same time as
+  // long as f(0) waits for the others. Beyond that, t, t+size(), … run one after the other. When some throw,
+  // the rest still run and the error of the lowest index is rethrown. A call from inside f runs inline on
+  // that thread; calls from unrelated threads take turns.
   void run(int n, FunctionRef<void(int worker)> f);
 
   int size() const { return size_.load(std::memory_order_acquire); }
@@ -37,7 +38,7 @@ class ThreadPool {
   struct Worker;
   void serve(Worker& worker);
   void work(int first);
-  void wait_until_done();
+  void wait_for_helpers(int helpers);
   void start_worker();
 
   std::mutex run_mutex_;  // one parallel region at a time
@@ -49,23 +50,11 @@ class ThreadPool {
   int count_ = 0;
   int stride_ = 1;
   std::atomic<int> pending_{0};
+  std::atomic<int> caller_core_{-1};
 
   std::mutex error_mutex_;
   std::exception_ptr error_;
   int error_index_ = 0;
-};
-
-// Where `n` threads wait for each other, as often as they like: by spinning as long as a pool does, then
-// asleep. What one did before it came is seen by all afterwards.
-class MeetingPoint {
- public:
-  explicit MeetingPoint(int n) : n_(n) {}
-  void wait();
-
- private:
-  const int n_;
-  alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<int> round_{0};
 };
 
 // Cores this process may use, or CPU_COUNT when that is set.

@@ -41,7 +41,6 @@ void Region::add(HostEntry entry, int n_cores, size_t arguments, size_t vars, do
   }
   if (n_cores == 1 && worker == kEvery) worker = work < kSpreadWork ? 0 : least_busy();
   if (worker != kEvery) busy_[static_cast<size_t>(worker)] += work;
-  n_workers_ = std::max(n_workers_, worker == kEvery ? std::min(n_cores, cpu_count()) : worker + 1);
   kernels_.push_back({entry, arguments, vars, n_cores, worker, meets});
   for (const MemoryUse& mine : uses) {
     // Whoever clashes with one of these clashes with this kernel, which the same thread runs.
@@ -51,20 +50,27 @@ void Region::add(HostEntry entry, int n_cores, size_t arguments, size_t vars, do
 }
 
 void Region::run(void* const* arguments, const int64_t* vars) const {
-  ThreadPool& pool = thread_pool();
-  const int n = pool.is_inside() ? 1 : std::min(n_workers_, cpu_count());
-  MeetingPoint meeting(n);
-  // With fewer threads than planned some do the part of several: that keeps the order within each.
-  pool.run(n, [&](int me) {
-    for (const Kernel& k : kernels_) {
-      if (k.meets && n > 1) meeting.wait();
+  const auto run_part = [&](std::span<const Kernel> phase, int n, int me) {
+    for (const Kernel& k : phase) {
       if (k.worker == kEvery)
         for (int core = me; core < k.n_cores; core += n)
           k.entry(arguments + k.arguments, vars + k.vars, core);
       else if (k.worker % n == me)
         k.entry(arguments + k.arguments, vars + k.vars, 0);
     }
-  });
+  };
+  ThreadPool& pool = thread_pool();
+  const int limit = pool.is_inside() ? 1 : cpu_count();
+  for (auto first = kernels_.begin(); first != kernels_.end();) {
+    const auto end = std::find_if(first + 1, kernels_.end(), [](const Kernel& k) { return k.meets; });
+    // With fewer threads than planned some do the part of several: that keeps the order within each.
+    int n = 1;
+    for (const Kernel& k : std::span(first, end))
+      n = std::max(n, k.worker == kEvery ? k.n_cores : k.worker + 1);
+    n = std::min(n, limit);
+    pool.run(n, [&](int me) { run_part({first, end}, n, me); });
+    first = end;
+  }
 }
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// Kernels of the host that run one after the other without leaving their threads.
+// Kernels of the host that run one after the other, on threads that meet only where they have to.
 #pragma once
 #include "runtime/program.h"
 
@@ -44,7 +44,6 @@ class Region {
   int least_busy() const;
 
   std::vector<Kernel> kernels_;
-  int n_workers_ = 1;
   size_t n_meetings_ = 0;
   // Since the threads last met:
   std::vector<Use> uses_;
