@@ -53,7 +53,7 @@ struct ResNet18 {
   explicit ResNet18(int64_t classes = 1000) : fc(512, classes) {}
   // (batch, 3, height, width) to (batch, classes).
   Tensor operator()(const Tensor& images, ConvNorm apply) const {
-    Tensor x = apply(images, conv1, bn1).relu().max_pool2d(3, {.stride = 2, .padding = 1});
+    Tensor x = apply(images, conv1, bn1).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
     for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
       for (const BasicBlock& block : *layer) x = block(x, apply);
     return fc(x.mean({2, 3}));

@@ -52,7 +52,7 @@ struct ResidualBlock {
 // (batch, 3, height, width) to (batch, 1000).
 struct ResNet18 {
   Tensor operator()(const Tensor& images) const {
-    Tensor x = stem(images).relu().max_pool2d(3, {.stride = 2, .padding = 1});
+    Tensor x = stem(images).relu().max_pool2d({3, 3}, {.stride = 2, .padding = 1});
     for (const ResidualBlock& block : blocks) x = block(x);
     return head(x.mean({2, 3}));
   }
