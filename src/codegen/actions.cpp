@@ -47,6 +47,13 @@ UOp tile_with_overlap(const UOp& body, const UOp& r, int64_t amount) {
   return change_ranges(body, {{r, early * -1 + last + inner, {outer, inner}}});
 }
 
+// Whether a quotient or remainder of `r` occurs: the parts may show what it is.
+bool is_divided(const UOp& body, const UOp& r) {
+  return std::ranges::any_of(toposort(body), [&](const UOp& u) {
+    return (u.op() == Op::FloorDiv || u.op() == Op::FloorMod) && is_open(u.src(0), r);
+  });
+}
+
 // `amount` inner iterations of `r` get `type`; the outer part keeps its type.
 UOp split_axis(const UOp& body, const UOp& r, int64_t amount, AxisType type, bool inner_is_new) {
   const int64_t size = r.src(0).value().as_i64();
@@ -62,7 +69,8 @@ UOp split_axis(const UOp& body, const UOp& r, int64_t amount, AxisType type, boo
       range(inner_is_new ? amount : size / amount, id + 1, inner_is_new ? type : r.range().type);
   change.to = outer * inner.src(0).value().as_i64() + inner;
   change.loops = {outer, inner};
-  return change_ranges(body, {change});
+  const UOp out = change_ranges(body, {change});
+  return is_divided(body, r) ? simplify(out) : out;
 }
 
 void check_vector(const UOp& body, const UOp& r, const Action& a) {

@@ -68,6 +68,7 @@ class Contraction {
   bool find() {
     if (!read_reductions()) return false;
     merge_outputs();
+    split_divided();
     for (const UOp& lanes : outputs_)
       for (const UOp& rows : outputs_)
         if (!(lanes == rows)) consider(lanes, rows);
@@ -159,6 +160,23 @@ class Contraction {
       i = i ? i - 1 : 0;
     }
   }
+  // An axis whose quotient and remainder by one number address memory is two axes.
+  void split_divided() {
+    for (size_t i = 0; i < axes_.size(); i++) {
+      const UOp r = axes_[i];
+      int64_t by = 0;
+      for (const Sums& s : sums_)
+        for (const Operand& o : s.operands)
+          for (const UOp& u : toposort(o.index))
+            if (u.op() == Op::FloorMod && u.src(0) == r && u.src(1).is_const())
+              by = u.src(1).value().as_i64();
+      if (by < 2 || by >= size_of(r) || size_of(r) % by) continue;
+      body_ = apply_action(body_, {ActionKind::Tile, static_cast<int32_t>(i), static_cast<int32_t>(by)});
+      refresh();
+      CHECK(read_reductions(), "splitting a loop made another kind of kernel");
+    }
+  }
+
   bool all_step_as_one(const UOp& r0, const UOp& r1) const {
     const auto steps = [&](const UOp& at) {
       const UOp& index = is_gated(at) ? at.src(1) : at;

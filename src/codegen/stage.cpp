@@ -4,6 +4,7 @@
 #include "codegen/kernel_parts.h"
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
+#include "uop/rebuild.h"
 #include "uop/simplify.h"
 
 #include <algorithm>
@@ -99,6 +100,24 @@ struct Slide {
   UOp at() const { return output * output_factor + step * step_factor + -lo; }
 };
 
+// X < 1 of a sum of what is never negative holds for any positive factors: those of the slide.
+UOp with_factors(const UOp& value, const Slide& s) {
+  if (s.output_factor < 1 || s.step_factor < 1) return value;
+  Rebuilt done;
+  return done.walk(toposort(value), [&](const UOp& u) {
+    if (u.op() != Op::CmpLt || !u.src(1).is_const(Scalar(1)) || !is_open(u, s.output) || !is_open(u, s.step))
+      return done.over_sources(u);
+    std::optional<LinearSum> sum = LinearSum::of(u.src(0));
+    if (!sum || sum->constant != 0) return done.over_sources(u);
+    for (Term& t : sum->terms) {
+      if (t.factor < 1 || t.base.bounds().lo.less(Scalar(0))) return done.over_sources(u);
+      if (t.base == s.output) t.factor = s.output_factor;
+      if (t.base == s.step) t.factor = s.step_factor;
+    }
+    return lt(sum->to_uop(), 1);
+  });
+}
+
 // `value` with the sum in the place of the loop that has no other factor than ±1; null where more of the two
 // is left than the sum.
 UOp over_sum(const UOp& value, const Slide& s, const UOp& sum) {
@@ -106,7 +125,8 @@ UOp over_sum(const UOp& value, const Slide& s, const UOp& sum) {
   const UOp& gone = by_step ? s.step : s.output;
   const UOp rest = by_step ? s.output * s.output_factor : s.step * s.step_factor;
   const int64_t sign = by_step ? s.step_factor : s.output_factor;
-  const UOp out = simplify(substitute(value, {{gone, (sum + s.lo + rest * -1) * sign}}));
+  const UOp form = with_factors(value, s);
+  const UOp out = simplify(substitute(form, {{gone, (sum + s.lo + rest * -1) * sign}}));
   return is_open(out, s.output) || is_open(out, s.step) ? UOp() : out;
 }
 

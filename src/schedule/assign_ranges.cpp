@@ -263,9 +263,10 @@ class LoopSharing {
     const auto srcs = flow_sources(u);
     for (size_t i = u.op() == Op::Store ? 1 : 0; i < srcs.size(); i++) {  // the target of a Store is not read
       const auto source = plan_.ranges.find(srcs[i].node());
-      if (source == plan_.ranges.end() || !source->second.kept) continue;
+      if (source == plan_.ranges.end() || !(source->second.kept || source->second.repeats)) continue;
       const Coords coords = source_coords(u, at, i);
-      source->second.rereads = std::max(source->second.rereads, rereads_of(coords));
+      source->second.rereads = std::max(source->second.rereads, rereads_of(coords, u, at, srcs[i]));
+      if (!source->second.kept) continue;
       const Surroundings here = surroundings(source->second.out, coords);
       const auto [entry, is_first] = around_.emplace(source->first, here);
       Surroundings& all = entry->second;
@@ -273,17 +274,25 @@ class LoopSharing {
     }
   }
 
-  // Outputs of the reductions around a reader that need the same elements of what it asks for at `coords`.
-  int64_t rereads_of(const Coords& coords) const {
+  // Outputs of the reductions around a reader that need the same elements of what it asks for at `coords`; 0
+  // where there are no reductions.
+  int64_t rereads_of(const Coords& coords, const UOp& user, const ValueRanges& at, const UOp& value) const {
+    if (at.repeats) {  // readers of the view ask in its place
+      const int64_t own = std::max<int64_t>(1, prod(value.shape()).vmax());
+      return at.rereads * std::max<int64_t>(1, prod(user.shape()).vmax() / own);
+    }
     std::unordered_set<const Node*> asked, repeated;
+    bool in_reduction = false;
     for (const UOp& c : coords) asked.insert(c.ranges().begin(), c.ranges().end());
     for (const Node* r : asked) {
       const auto reduce = reduce_of_.find(r);
       if (reduce == reduce_of_.end()) continue;
+      in_reduction = true;
       for (const UOp& o : plan_.ranges.at(reduce->second).out)
         for (const Node* q : o.ranges())
           if (!asked.contains(q)) repeated.insert(q);
     }
+    if (!in_reduction) return 0;
     int64_t n = 1;
     constexpr int64_t kMany = 1 << 20;
     for (const Node* q : repeated) n = std::min(kMany, n * std::min(kMany, SInt(UOp(q).src(0)).vmax()));

@@ -15,7 +15,7 @@ struct ValueRanges {
   bool removable = true;    // false where memory was asked for
   bool repeats = false;     // a view at ranges of its own, which every consumer replaces by what it asks for
   size_t shared_loops = 0;  // of its loops, those that the one kernel that reads it begins with
-  int64_t rereads = 1;      // how often a reduction that reads it does so for other outputs
+  int64_t rereads = 0;      // how often a reduction that reads it does so, 0 where none does
 };
 
 struct RangePlan {
