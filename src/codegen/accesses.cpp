@@ -2,6 +2,7 @@
 
 #include "codegen/kernel_parts.h"
 #include "uop/comparison.h"
+#include "uop/linear_terms.h"
 
 namespace lathe {
 
@@ -17,8 +18,17 @@ std::vector<KernelAccess> kernel_accesses(const UOp& body) {
 }
 
 std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r) {
-  const auto linear = linear_in(a.index, r);
-  return linear ? std::optional(linear->stride) : std::nullopt;
+  if (!is_open(a.index, r)) return 0;
+  const auto sum = LinearSum::of(a.index);
+  if (!sum) return {};
+  int128 stride = 0;
+  for (const Term& t : sum->terms) {
+    if (t.base == r)
+      stride = t.factor;
+    else if (is_open(t.base, r))
+      return {};
+  }
+  return static_cast<int64_t>(stride);
 }
 
 }  // namespace lathe

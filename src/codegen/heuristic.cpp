@@ -58,6 +58,7 @@ class Heuristic {
     }
     choose_vectors();
     choose_tile();
+    choose_blocks();
     unroll_reductions();
     order_loops();
     choose_threads();
@@ -275,6 +276,24 @@ class Heuristic {
       tile_loop_ = apply(ActionKind::Upcast, best->range().id, n);
     }
   }
+  // Lanes that are rows apart, in copies that are elements apart, are transposed in registers
+  // (combine_lanes).
+  void choose_blocks() {
+    for (const KernelAccess& a : accesses_) {
+      const UOp lanes = open_axis(a.index, AxisType::Vector);
+      const auto apart = lanes ? stride_of(a, lanes) : 0;
+      if (!apart || *apart == 0 || *apart == 1) continue;
+      for (const UOp& r : axes_) {
+        int64_t n = std::min<int64_t>(16, target_.lanes(a.dtype));
+        while (n > 1 && size_of(r) % n) n /= 2;
+        if (!is_output(r) || n < 4 || stride_of(a, r) != 1 || copies_ * n > kMaxCopies) continue;
+        copies_ *= n;
+        apply(ActionKind::Upcast, r.range().id, n);
+        return;
+      }
+    }
+  }
+
   static bool is_reduce_like(const UOp& r) {
     return r.range().type == AxisType::Reduce || (r.range().type == AxisType::Vector);
   }

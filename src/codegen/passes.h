@@ -160,6 +160,13 @@ struct LateContext {
   const Target& target;
 };
 
+// Gathers whose lanes, or whose lanes and those of other gathers that are constants away, lie in few runs of
+// memory become contiguous loads and shuffles; scatters of one Group likewise. Lanes a row apart in copies
+// that are an element apart are transposed in registers. The last pass: shuffles are Stacks of lanes, which
+// simplification would undo. Not for work groups, where an access a work item is the better form. Shown by
+// test/golden/codegen/combine_lanes.txt.
+UOp combine_lanes(const UOp& sink, const Target& target);
+
 // Every node of the lowered kernel in an order that can be printed: sources before users, each node inside
 // exactly the loops it depends on, one loop a Range. Values that do not depend on a loop are computed before
 // it.

@@ -2,12 +2,25 @@
 
 #include "renderer/llvm_writer.h"
 
+#include <algorithm>
+
 namespace lathe {
 
 using llvm_text::memory_type;
 using llvm_text::scalar_type;
 using llvm_text::type;
 using llvm_text::with_lanes;
+
+namespace {
+
+// The vector that one lane of a Stack is picked from; the lane itself where it is none.
+const UOp& lane_source(const UOp& lane) {
+  const UOp& x = strip_after(lane);
+  const bool is_pick = x.op() == Op::Index && !is_memory(x.src(0)) && picked_lanes(x);
+  return is_pick ? strip_after(x.src(0)) : x;
+}
+
+}  // namespace
 
 // ---- output and operands
 
@@ -102,43 +115,83 @@ void LlvmWriter::end(const UOp& u) {
 
 // ---- lanes
 
+// Lanes of `a` and then of `b`, vectors of m, in the order of `mask`; -1: any value.
+std::string LlvmWriter::shuffle(std::string_view scalar, int64_t m, const std::string& a,
+                                const std::string& b, std::span<const int64_t> mask) {
+  std::string text;
+  for (const int64_t k : mask)
+    text += (text.empty() ? "i32 " : ", i32 ") + (k < 0 ? std::string("poison") : std::to_string(k));
+  return value_of("shufflevector {0} {1}, {0} {2}, <{3} x i32> <{4}>", with_lanes(scalar, m), a, b,
+                  mask.size(), text);
+}
+
+// Constants are there from the start. What comes from vectors, and a scalar in several lanes, is shuffled in.
 void LlvmWriter::stack(const UOp& u) {
   if (!used_.contains(u.node())) return;
   const std::string_view scalar = scalar_type(u.dtype());
-  const int64_t n = static_cast<int64_t>(u.n_srcs());
-  const std::string vector = with_lanes(scalar, n);
-  bool same = true, constant = true;
-  for (const UOp& lane : u.srcs()) {
-    CHECK(lanes_of(lane) == 0, "a Stack of vectors in a linear program");
-    same = same && lane == u.src(0);
-    constant = constant && lane.is_const();
-  }
-  if (same) return define(u, operand(u.src(0), n));
+  const size_t n = u.n_srcs();
+  std::vector<UOp> sources;
+  std::unordered_map<const Node*, std::vector<int64_t>> masks;  // of each source: its lane, or -1
   std::string text;
-  for (const UOp& lane : u.srcs())
-    text +=
-        fmt::format("{}{} {}", text.empty() ? "" : ", ", scalar, lane.is_const() ? operand(lane) : "poison");
+  for (size_t i = 0; i < n; i++) {
+    const UOp& lane = u.src(i);
+    CHECK(lanes_of(lane) == 0, "a Stack of vectors in a linear program");
+    text += fmt::format("{}{} {}", i ? ", " : "", scalar, lane.is_const() ? operand(lane) : "poison");
+    if (lane.is_const()) continue;
+    const UOp& from = lane_source(lane);
+    auto& mask = masks[from.node()];
+    if (mask.empty()) sources.push_back(from);
+    mask.resize(n, -1);
+    mask[i] = from.ndim() ? (*picked_lanes(strip_after(lane)))[0] : 0;
+  }
   text = "<" + text + ">";
-  if (constant) return define(u, text);
-  for (int64_t i = 0; i < n; i++)
-    if (!u.src(i).is_const())
-      text = value_of("insertelement {} {}, {} {}, i64 {}", vector, text, scalar, operand(u.src(i)), i);
+  bool is_empty = std::ranges::none_of(u.srcs(), [](const UOp& lane) { return lane.is_const(); });
+  for (size_t k = 0; k < sources.size(); k++) {
+    const UOp& from = sources[k];
+    std::vector<int64_t> mask = masks[from.node()];
+    int64_t lanes = lanes_of(from);
+    if (!lanes && static_cast<size_t>(std::ranges::count(mask, 0)) < std::min<size_t>(n, 4)) {
+      for (size_t i = 0; i < n; i++)
+        if (mask[i] == 0)
+          text = value_of("insertelement {} {}, {} {}, i64 {}", with_lanes(scalar, n), text, scalar,
+                          operand(from), i);
+      is_empty = false;
+      continue;
+    }
+    std::string x = lanes ? operand(from) : splat(operand(from), scalar, static_cast<int64_t>(n));
+    if (!lanes) lanes = static_cast<int64_t>(n);
+    if (is_empty) {  // with the next one, where that is as long
+      std::string other = "poison";
+      if (k + 1 < sources.size() && lanes_of(sources[k + 1]) == lanes) {
+        const UOp& next = sources[++k];
+        other = operand(next);
+        for (size_t i = 0; i < n; i++)
+          if (masks[next.node()][i] >= 0) mask[i] = lanes + masks[next.node()][i];
+      }
+      text = shuffle(scalar, lanes, x, other, mask);
+      is_empty = false;
+      continue;
+    }
+    if (lanes != static_cast<int64_t>(n)) x = shuffle(scalar, lanes, x, "poison", mask);
+    for (size_t i = 0; i < n; i++) {
+      const auto at = static_cast<int64_t>(i), source = lanes == static_cast<int64_t>(n) ? mask[i] : at;
+      mask[i] = mask[i] < 0 ? at : static_cast<int64_t>(n) + source;
+    }
+    text = shuffle(scalar, static_cast<int64_t>(n), text, x, mask);
+  }
   define(u, text);
 }
 
 void LlvmWriter::pick(const UOp& u) {
+  if (!used_.contains(u.node())) return;
   const UOp& x = u.src(0);
-  const std::string vector = type(x.dtype(), lanes_of(x));
   const auto lanes = picked_lanes(u);
   if (lanes_of(u) == 0) {
     const std::string which = lanes ? fmt::format("i64 {}", (*lanes)[0]) : typed(u.src(1), 0);
-    return define(u, value_of("extractelement {} {}, {}", vector, operand(x), which));
+    return define(u, value_of("extractelement {} {}, {}", type(x.dtype(), lanes_of(x)), operand(x), which));
   }
   CHECK(lanes, "lane numbers of a shuffle must be constant");
-  std::string mask;
-  for (int64_t k : *lanes) mask += fmt::format("{}i32 {}", mask.empty() ? "" : ", ", k);
-  define(u, value_of("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", vector, operand(x),
-                     lanes->size(), mask));
+  define(u, shuffle(scalar_type(x.dtype()), lanes_of(x), operand(x), "poison", *lanes));
 }
 
 // ---- memory
@@ -308,7 +361,8 @@ Rendered LlvmWriter::run(std::string_view kernel_name) {
   for (const UOp& v : s.variables) define(v, "%" + pool_.unique("var_" + to_identifier(v.param().name)));
   if (s.core_id) define(s.core_id, "%core");
   for (const UOp& u : linear_)
-    for (const UOp& v : value_sources(u)) used_.insert(strip_after(v).node());
+    for (const UOp& v : value_sources(u))
+      used_.insert((u.op() == Op::Stack ? lane_source(v) : strip_after(v)).node());
   open_scope();
   for (const UOp& u : linear_) write_node(*this, u);
   CHECK(splats_.size() == 1, "a loop or If is left open");

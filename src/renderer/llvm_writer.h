@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -61,6 +62,8 @@ class LlvmWriter {
     return llvm_text::type(u.dtype(), lanes) + " " + operand(u, lanes);
   }
   std::string splat(const std::string& x, std::string_view scalar_type, int64_t lanes);
+  std::string shuffle(std::string_view scalar, int64_t m, const std::string& a, const std::string& b,
+                      std::span<const int64_t> mask);
   void define(const UOp& u, std::string text) { names_[u.node()] = std::move(text); }
   void open_scope() { splats_.emplace_back(); }
   void close_scope() { splats_.pop_back(); }

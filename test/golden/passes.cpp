@@ -68,6 +68,13 @@ GoldenValue place_work_groups(const GoldenValue& v) {
   return to_work_groups(std::get<UOp>(v), t);
 }
 
+// With registers of four floats.
+GoldenValue combine_short_lanes(const GoldenValue& v) {
+  Target t = c_target();
+  t.vector_bits = 128;
+  return combine_lanes(std::get<UOp>(v), t);
+}
+
 // With the schedule that the body carries.
 GoldenValue to_opencl_text(const GoldenValue& v) {
   const LoweredKernel k = lower(std::get<UOp>(v), opencl_target());
@@ -88,6 +95,7 @@ std::span<const GoldenPass> golden_passes() {
       {"expand_upcasts", graph_pass(expand_upcasts)},
       {"lower_reduces", graph_pass(lower_reduces)},
       {"vectorize", graph_pass(vectorize)},
+      {"combine_lanes", combine_short_lanes},
       {"linearize", to_program_order},
       {"to_work_groups", place_work_groups},
       {"opencl", to_opencl_text},
