@@ -164,7 +164,7 @@ class LaneCombiner {
     for (const UOp& u : order) {
       if (u.op() == Op::Load) loads.push_back(u);
       for (const UOp& s : u.srcs())
-        if (s.op() == Op::Store) n_users_[s.node()]++;
+        if (s.op() == Op::Store) n_users_[s.node()] += u.op() == Op::Group ? 1 : kNotInGroup;
     }
     const std::vector<Family> families = families_of(loads);
     for (const Family& f : families)
@@ -174,7 +174,8 @@ class LaneCombiner {
 
  private:
   UOp visit(const UOp& u) {
-    if (u.op() == Op::Group) return visit_group(u);
+    if (u.op() == Op::Group || (u.op() == Op::Store && n_users_.at(u.node()) >= kNotInGroup))
+      return visit_effects(u);
     const auto f = family_of_.find(u.node());
     if (f == family_of_.end()) return done_.over_sources(u);
     if (!loaded_.contains(u.node())) combine_loads(*f->second);
@@ -273,18 +274,20 @@ class LaneCombiner {
 
   // ---- stores
 
-  // Stores that happen together, and that nothing waits for one by one, may become others.
-  UOp visit_group(const UOp& u) {
-    std::vector<UOp> effects, stores;
-    for (const UOp& s : u.srcs()) {
-      const bool is_free = s.op() == Op::Store && n_users_.at(s.node()) == 1;
-      (is_free ? stores : effects).push_back(done_.of(s));
+  // Stores of one Group that nothing else waits for become others together; a Store on its own by itself.
+  UOp visit_effects(const UOp& u) {
+    const UOp done = done_.over_sources(u);
+    std::vector<UOp> stores, effects;
+    for (size_t i = 0; u.op() == Op::Group && i < u.n_srcs(); i++) {
+      const bool is_free = u.src(i).op() == Op::Store && n_users_.at(u.src(i).node()) == 1;
+      (is_free ? stores : effects).push_back(done.src(i));
     }
+    if (u.op() == Op::Store) stores.push_back(done);
     std::unordered_set<const Node*> replaced;
     for (const Family& f : families_of(stores))
       if (combine_stores(f, effects))
         for (const UOp& m : f.members) replaced.insert(m.node());
-    if (replaced.empty()) return done_.over_sources(u);
+    if (replaced.empty()) return done;
     for (const UOp& s : stores)
       if (!replaced.contains(s.node())) effects.push_back(s);
     return UOp::make(Op::Group, DType::Void, effects);
@@ -352,7 +355,8 @@ class LaneCombiner {
 
   const Target& target_;
   Rebuilt done_;
-  std::unordered_map<const Node*, int> n_users_;  // of Stores
+  static constexpr int kNotInGroup = 1 << 16;
+  std::unordered_map<const Node*, int> n_users_;  // of Stores; others than Groups count kNotInGroup
   std::unordered_map<const Node*, const Family*> family_of_;
   std::unordered_map<const Node*, UOp> loaded_;  // what a Load of a family becomes
 };
