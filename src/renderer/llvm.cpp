@@ -1,6 +1,7 @@
 #include "renderer/llvm.h"
 
 #include "renderer/llvm_writer.h"
+#include "uop/linear_terms.h"
 
 #include <algorithm>
 
@@ -19,6 +20,8 @@ const UOp& lane_source(const UOp& lane) {
   const bool is_pick = x.op() == Op::Index && !is_memory(x.src(0)) && picked_lanes(x);
   return is_pick ? strip_after(x.src(0)) : x;
 }
+
+constexpr std::string_view kStreamed = ", align 64, !nontemporal !0";
 
 }  // namespace
 
@@ -283,6 +286,22 @@ std::string LlvmWriter::masked(const Access& a, DType d, bool writes, const std:
   return {};
 }
 
+// Whole cache lines of a result that the caches cannot hold go past them: they need not be read first, and
+// what is in the caches stays. Only where the argument is aligned to a line, which the kernel looks at.
+bool LlvmWriter::is_streamed(const UOp& u, const Access& a) {
+  constexpr int64_t kLine = 64;
+  const int64_t item = item_size(a.at.buffer.dtype()), bytes = std::max<int64_t>(1, a.at.lanes) * item;
+  if (target_.arch != "x86_64" || a.at.buffer.op() != Op::Param || bytes % kLine) return false;
+  double written = static_cast<double>(bytes * launch_extent(signature_of(linear_).core_id));
+  for (const Node* r : u.ranges()) written *= UOp(r).bounds().hi.as_double() + 1;
+  if (written < static_cast<double>(target_.l3_bytes) || const_factor(a.at.index) * item % kLine)
+    return false;
+  for (const UOp& v : linear_)
+    if (v.op() == Op::Load && address_of(v.src(0)).buffer == a.at.buffer) return false;
+  streamed_.insert(operand(a.at.buffer));
+  return true;
+}
+
 void LlvmWriter::store(const UOp& u) {
   const Access a = access_of(u);
   const DType d = a.at.buffer.dtype();
@@ -293,8 +312,9 @@ void LlvmWriter::store(const UOp& u) {
     return;
   }
   const auto write = [&] {
-    line("store {} {}, ptr {}, align {}", with_lanes(memory_type(d), a.at.lanes), x, pointer(a.at),
-         item_size(d));
+    const std::string how =
+        is_streamed(u, a) ? std::string(kStreamed) : fmt::format(", align {}", item_size(d));
+    line("store {} {}, ptr {}{}", with_lanes(memory_type(d), a.at.lanes), x, pointer(a.at), how);
   };
   if (!a.gate) return write();
   guarded("store", "write", a.gate, write);
@@ -345,11 +365,32 @@ std::string LlvmWriter::module_text(const std::string& name, const Signature& s)
   if (!target_.cpu.empty()) attributes += fmt::format(" \"target-cpu\"=\"{}\"", target_.cpu);
   if (!target_.features.empty()) attributes += fmt::format(" \"target-features\"=\"{}\"", target_.features);
   // The body stays a function of its own so that its noalias parameters keep their meaning.
+  std::string bodies, choice;
+  const auto add_body = [&](const char* suffix, const std::string& text) {
+    bodies +=
+        fmt::format("define internal void @{}_body{}({}) noinline #0 {{\nentry:\n{}{}  ret void\n}}\n\n",
+                    name, suffix, parameters, allocas_, text);
+  };
+  if (!streamed_.empty()) {
+    declarations += "declare void @llvm.x86.sse.sfence()\n!0 = !{i32 1}\n";
+    add_body("_streamed", body_ + "  call void @llvm.x86.sse.sfence()\n");
+    std::string all = "0";
+    for (const std::string& b : streamed_) {
+      choice += fmt::format("  {0}.int = ptrtoint ptr {0} to i64\n  {0}.or = or i64 {1}, {0}.int\n", b, all);
+      all = b + ".or";
+    }
+    choice += fmt::format(
+        "  %low = and i64 {}, 63\n  %fits = icmp eq i64 %low, 0\n  br i1 %fits, label %streamed, label "
+        "%plain\nstreamed:\n  call void @{}_body_streamed({})\n  ret void\nplain:\n",
+        all, name, arguments);
+    for (size_t at; (at = body_.find(kStreamed)) != body_.npos;)
+      body_.replace(at, kStreamed.size(), ", align 1");
+  }
+  add_body("", body_);
   return fmt::format(
-      "; kernel {0}\n\ndefine internal void @{0}_body({1}) noinline #0 {{\nentry:\n{2}{3}  ret void\n}}\n\n"
-      "define void @{0}(ptr %bufs, ptr %vars, i64 %core_id) #0 {{\n{4}  call void @{0}_body({5})\n  ret "
-      "void\n}}\n{6}\nattributes #0 = {{ {7} }}\n",
-      name, parameters, allocas_, body_, unpack, arguments, declarations, attributes);
+      "; kernel {0}\n\n{1}define void @{0}(ptr %bufs, ptr %vars, i64 %core_id) #0 {{\n{2}{3}  call void "
+      "@{0}_body({4})\n  ret void\n}}\n{5}\nattributes #0 = {{ {6} }}\n",
+      name, bodies, unpack, choice, arguments, declarations, attributes);
 }
 
 Rendered LlvmWriter::run(std::string_view kernel_name) {

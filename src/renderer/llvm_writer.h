@@ -76,6 +76,7 @@ class LlvmWriter {
   std::string masked(const Access& a, DType d, bool writes, const std::string& value);
   std::string to_memory(const std::string& x, DType d, int64_t lanes);
   std::string from_memory(const std::string& x, DType d, int64_t lanes);
+  bool is_streamed(const UOp& store, const Access& a);
   void declare(const std::string& result, const std::string& name, const std::string& arguments) {
     declarations_.insert(fmt::format("declare {} @{}({})\n", result, name, arguments));
   }
@@ -97,6 +98,7 @@ class LlvmWriter {
   int next_pointer_ = 0;
   int next_buffer_ = 0;
   std::set<std::string> declarations_;  // of intrinsics
+  std::set<std::string> streamed_;      // arguments that stores write past the caches
   NamePool pool_;
   std::unordered_set<const Node*> used_;  // values that something reads at run time
   std::unordered_map<const Node*, std::string> names_;

@@ -231,6 +231,8 @@ int128 const_factor(const UOp& u) {
   if (u.op() == Op::Mul)
     for (const UOp& f : u.srcs())
       if (is_int_const(f)) return f.value().as_int();
+  if (u.op() == Op::Shl && is_int_const(u.src(1)))
+    return const_factor(u.src(0)) << static_cast<int>(u.src(1).value().as_int());
   if (u.op() == Op::Param && u.param().multiple_of != 0) return u.param().multiple_of;
   return 1;
 }

@@ -363,3 +363,34 @@ TEST_CASE("a matrix product whose tile of accumulators stays in registers") {
   run_everywhere("tile", linear, {filled(z.size() * 4), x, y},
                  [&](const auto& m) { CHECK(m[0].template as<float>() == z); });
 }
+
+TEST_CASE("results that the caches cannot hold are streamed where they are aligned") {
+  Target small = llvm_target();
+  small.l3_bytes = 1 << 10;
+  const LlvmRenderer renderer(small);
+  const auto text_of = [&](bool in_place) {
+    LinearProgram p;
+    const UOp out = p.emit(fparam(0, 1024)), in = p.emit(in_place ? out : fparam(1, 1024));
+    const UOp r = p.open(32), at = alu(Op::Shl, {r, i32(5)});
+    const UOp x = p.emit(load(vec(in, at, 32)));
+    p.close(p.emit(store(vec(out, at, 32), alu(Op::Add, {x, f32(1)}))), r);
+    return renderer.render("stream", p.finish());
+  };
+  CHECK(!contains(text_of(true).source, "nontemporal"));  // it is in the caches already
+  const Rendered text = text_of(false);
+  CHECK(contains(text.source, "nontemporal") == (small.arch == "x86_64"));
+  const auto loaded = LoadedObject::load(compile_llvm(text.source));
+  const auto entry = reinterpret_cast<HostEntry>(const_cast<void*>(loaded->symbol(text.entry)));
+  for (const size_t offset : {0, 1, 16}) {
+    CAPTURE(offset);
+    alignas(64) static float memory[1024 + 32];
+    std::fill(std::begin(memory), std::end(memory), -1.0f);
+    std::vector<float> in = iota(1024);
+    void* pointers[] = {memory + offset, in.data()};
+    entry(pointers, nullptr, 0);
+    const auto result = std::span(memory).subspan(offset, 1024);
+    CHECK(std::equal(result.begin(), result.end(), iota(1024, 1).begin()));
+    CHECK(std::all_of(std::begin(memory), std::begin(memory) + offset, [](float v) { return v == -1; }));
+    CHECK(memory[offset + 1024] == -1);
+  }
+}
