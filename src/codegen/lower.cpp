@@ -53,6 +53,7 @@ constexpr Pass kPasses[] = {
     {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); },
      SpecLevel::Kernel},
     {"to_work_groups", to_work_groups, SpecLevel::Kernel},
+    {"widen_kept", [](const UOp& u, const Target&) { return widen_kept(u); }, SpecLevel::Kernel},
     {"expand_upcasts", [](const UOp& u, const Target&) { return expand_upcasts(u); }, SpecLevel::Kernel},
     // Copies have constants where they had ranges, so indices fold again.
     {"simplify", [](const UOp& u, const Target&) { return simplify_gates(simplify(u)); }, SpecLevel::Kernel},
@@ -119,7 +120,7 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   // The heuristic sees the loops that are left, and they are the work.
   const UOp shrunk = block_reductions(gate_factors(shrink_ranges(simplify_gates(simplify(body)))), target);
   out.work = estimate(shrunk);
-  const UOp optimised = optimise(shrunk, target);
+  const UOp optimised = optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   out.n_cores = static_cast<int>(n_parts(optimised));

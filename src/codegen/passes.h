@@ -42,6 +42,13 @@ UOp gate_factors(const UOp& body);
 // test/golden/codegen/merge_ranges.txt.
 UOp merge_ranges(const UOp& body);
 
+// Costly values that a reduction computes step by step and that a later loop needs again (the exponentials of
+// a softmax) are kept in scratch of up to half of the second cache instead. The scratch has one place a step;
+// after actions, widen_kept gives each of the iterations that run side by side its own. Shown by
+// test/golden/codegen/keep_values.txt.
+UOp keep_values(UOp body, const Target& target);
+UOp widen_kept(const UOp& body);
+
 // Applies actions chosen from shapes, strides and the target's registers and caches. The order of every sum
 // is the same for any number of threads. With NOOPT=1 nothing is applied; a schedule given in the KernelArg
 // is applied as it is.

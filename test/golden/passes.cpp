@@ -68,6 +68,8 @@ GoldenValue place_work_groups(const GoldenValue& v) {
   return to_work_groups(std::get<UOp>(v), t);
 }
 
+GoldenValue keep_in_scratch(const GoldenValue& v) { return keep_values(std::get<UOp>(v), c_target()); }
+
 // With registers of four floats.
 GoldenValue combine_short_lanes(const GoldenValue& v) {
   Target t = c_target();
@@ -92,6 +94,8 @@ std::span<const GoldenPass> golden_passes() {
       {"schedule", schedule_graph},
       {"apply", apply_given},
       {"merge_ranges", graph_pass(merge_ranges)},
+      {"keep_values", keep_in_scratch},
+      {"widen_kept", graph_pass(widen_kept)},
       {"expand_upcasts", graph_pass(expand_upcasts)},
       {"lower_reduces", graph_pass(lower_reduces)},
       {"vectorize", graph_pass(vectorize)},
