@@ -4,6 +4,7 @@
 #include "base/knobs.h"
 #include "base/log.h"
 #include "base/mmap.h"
+#include "base/thread_pool.h"
 #include "codegen/actions.h"
 #include "codegen/lower.h"
 #include "engine/cancel.h"
@@ -11,6 +12,8 @@
 #include "engine/profile.h"
 #include "uop/print.h"
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <unordered_map>
@@ -93,21 +96,64 @@ std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   return out;
 }
 
+// What was compiled in this process.
+class CompiledKernels {
+ public:
+  std::shared_ptr<const CompiledKernel> find(const Hash128& key) {
+    std::lock_guard lock(mutex_);
+    const auto it = kernels_.find(key);
+    return it == kernels_.end() ? nullptr : it->second;
+  }
+  std::shared_ptr<const CompiledKernel> get(const Hash128& key, const KernelRequest& r) {
+    if (auto found = find(key)) return found;
+    stop_if_cancelled();
+    auto made = compile(r.body, *r.device);
+    std::lock_guard lock(mutex_);
+    count([](Counters& c) { c.compiled++; });
+    return kernels_.emplace(key, std::move(made)).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<Hash128, std::shared_ptr<const CompiledKernel>> kernels_;
+};
+
+// Reports of several kernels at a time would be in no order.
+bool is_reporting() { return knob(Knob::DEBUG) >= 3 || knob(Knob::PASS_TIME); }
+
 }  // namespace
 
-std::shared_ptr<const CompiledKernel> compile_kernel(const UOp& body, Device& device) {
-  static std::mutex mutex;
-  static std::unordered_map<Hash128, std::shared_ptr<const CompiledKernel>> cache;
-  const Hash128 key = cache_key(body, device);
-  {
-    std::lock_guard lock(mutex);
-    if (const auto it = cache.find(key); it != cache.end()) return it->second;
+std::vector<std::shared_ptr<const CompiledKernel>> compile_kernels(std::span<const KernelRequest> requests) {
+  static CompiledKernels cache;
+  std::vector<std::shared_ptr<const CompiledKernel>> out;
+  std::vector<Hash128> keys;
+  std::unordered_map<Hash128, size_t> missing;  // the first request of each
+  for (const KernelRequest& r : requests) {
+    keys.push_back(cache_key(r.body, *r.device));
+    out.push_back(cache.find(keys.back()));
+    if (!out.back()) missing.emplace(keys.back(), keys.size() - 1);
   }
-  stop_if_cancelled();
-  auto made = compile(body, device);
-  std::lock_guard lock(mutex);
-  count([](Counters& c) { c.compiled++; });
-  return cache.emplace(key, std::move(made)).first->second;
+  std::vector<size_t> todo;
+  for (const auto& [key, i] : missing) todo.push_back(i);
+  std::ranges::sort(todo);
+  std::atomic<size_t> next{0};
+  std::atomic<bool> stop{false};
+  const int threads = is_reporting() ? 1 : std::min(cpu_count(), static_cast<int>(todo.size()));
+  thread_pool().run(threads > 1 ? threads : 0, [&](int) {
+    for (size_t i = 0; !stop && (i = next++) < todo.size();) {
+      try {
+        out[todo[i]] = cache.get(keys[todo[i]], requests[todo[i]]);
+      } catch (const Cancelled&) {
+        stop = true;
+        throw;
+      } catch (...) {
+        stop = true;  // happens again below, on the thread that knows what all this is for
+      }
+    }
+  });
+  for (size_t i = 0; i < out.size(); i++)
+    if (!out[i]) out[i] = cache.get(keys[i], requests[i]);
+  return out;
 }
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include "uop/uop.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,13 @@ struct CompiledKernel {
   double compile_seconds = 0;
 };
 
-// The program for a kernel body on a device; from the in-process cache when an equal body was compiled before
-// under the same knobs. Thread-safe.
-std::shared_ptr<const CompiledKernel> compile_kernel(const UOp& body, Device& device);
+struct KernelRequest {
+  UOp body;
+  Device* device;
+};
+// The programs of kernel bodies on devices, in order; from the in-process cache where an equal body was
+// compiled before under the same knobs. Equal ones are compiled once, others side by side on the thread pool.
+// Throws what the first that fails throws, or Cancelled. Thread-safe.
+std::vector<std::shared_ptr<const CompiledKernel>> compile_kernels(std::span<const KernelRequest> requests);
 
 }  // namespace lathe

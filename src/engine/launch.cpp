@@ -43,14 +43,9 @@ void profile_step(const Launch& launch, double start, std::optional<double> seco
                 launch.device->name());
 }
 
-}  // namespace
-
-Launch make_launch(const ScheduledKernel& k, const VariableValues& values) {
-  Launch out{nullptr, k.buffers, 1, &device(k.device)};
-  if (k.is_copy()) return out;
-  out.kernel = compile_kernel(k.body, *out.device);
-  out.buffers.clear();
-  out.n_written = 0;
+Launch make_launch(const ScheduledKernel& k, std::shared_ptr<const CompiledKernel> kernel,
+                   const VariableValues& values) {
+  Launch out{std::move(kernel), {}, 0, &device(k.device)};
   for (const int slot : out.kernel->slots) {
     out.n_written += static_cast<size_t>(slot) < k.n_written;
     out.buffers.push_back(k.buffers[static_cast<size_t>(slot)]);
@@ -60,6 +55,21 @@ Launch make_launch(const ScheduledKernel& k, const VariableValues& values) {
     if (it == values.end()) user_runtime_error("unbound Variable {} used by {}", name, out.kernel->name);
     out.vars.push_back(it->second);
   }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Launch> make_launches(std::span<const ScheduledKernel> kernels, const VariableValues& values) {
+  std::vector<KernelRequest> requests;
+  for (const ScheduledKernel& k : kernels)
+    if (!k.is_copy()) requests.push_back({k.body, &device(k.device)});
+  auto compiled = compile_kernels(requests);
+  std::vector<Launch> out;
+  size_t at = 0;
+  for (const ScheduledKernel& k : kernels)
+    out.push_back(k.is_copy() ? Launch{nullptr, k.buffers, 1, &device(k.device)}
+                              : make_launch(k, std::move(compiled[at++]), values));
   return out;
 }
 

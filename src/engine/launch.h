@@ -21,7 +21,7 @@ struct Launch {
   std::vector<int64_t> vars = {};  // values of the kernel's variables
 };
 // Compiles where needed. RuntimeError "unbound Variable NAME used by KERNEL" where a value is missing.
-Launch make_launch(const ScheduledKernel& k, const VariableValues& values);
+std::vector<Launch> make_launches(std::span<const ScheduledKernel> kernels, const VariableValues& values);
 // Runs it over the memory of its buffers, which is made where there is none, and counts it.
 void run_launch(const Launch& launch);
 // All of them in order, with intermediates in the arenas; each is dropped as soon as it ran. Before the first

@@ -42,8 +42,7 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
   if (Recording* recording = Recording::open()) {
     recording->add(schedule.kernels, values);
   } else {
-    std::vector<Launch> launches;  // all of them compile before one runs
-    for (const ScheduledKernel& k : schedule.kernels) launches.push_back(make_launch(k, values));
+    std::vector<Launch> launches = make_launches(schedule.kernels, values);
     schedule.kernels.clear();
     run_launches(std::move(launches), std::exchange(schedule.arenas, {}));
   }

@@ -20,8 +20,8 @@ void Recording::close() {
 }
 
 void Recording::add(std::span<const ScheduledKernel> kernels, const VariableValues& values) {
-  std::vector<Launch> launches;  // all or nothing: what comes to be known as realised is recorded
-  for (const ScheduledKernel& k : kernels) launches.push_back(make_launch(k, values));
+  // All or nothing: what comes to be known as realised is recorded.
+  std::vector<Launch> launches = make_launches(kernels, values);
   std::ranges::move(launches, std::back_inserter(launches_));
 }
 

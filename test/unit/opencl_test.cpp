@@ -40,7 +40,7 @@ std::vector<float> run_with(const Tensor& t, const std::vector<Action>& actions)
   REQUIRE(schedule.kernels.size() == 1);
   ScheduledKernel& k = schedule.kernels[0];
   k.body = with_schedule(k.body, actions);
-  run_launch(make_launch(k, {}));
+  run_launch(make_launches({&k, 1}, {})[0]);
   const auto memory = memory_of(k.buffers[0]);
   std::vector<float> out(memory->size() / sizeof(float));
   memory->copy_out(std::as_writable_bytes(std::span(out)));
