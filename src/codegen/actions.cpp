@@ -8,6 +8,7 @@
 #include "uop/spec_rules.h"
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -96,6 +97,13 @@ void check_shares(const UOp& body, const Action& a, int64_t amount) {
     if (own > 1) illegal(a, "the reduction is shared already");
     if (own && open_axis(u, AxisType::GroupReduce)) illegal(a, "the reduction is part of a shared one");
   }
+}
+
+// The copies of an effect that holds loops of its own would close these once each.
+void check_no_loops_inside(const UOp& body, const UOp& r, const Action& a) {
+  for (const UOp& e : body.srcs())
+    for (const UOp& u : toposort(e))
+      if (u.op() == Op::End && !(u == e) && is_open(u, r)) illegal(a, "a staged copy is made inside the axis");
 }
 
 UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
@@ -236,6 +244,7 @@ UOp apply_action(const UOp& body, const Action& a) {
     case ActionKind::Upcast:
       if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
       if (amount > kMaxUpcast) illegal(a, "more than 16");
+      check_no_loops_inside(body, r, a);
       return record(split_axis(body, r, amount, AxisType::Upcast, true), a);
     case ActionKind::Unroll:
       if (type != AxisType::Reduce) illegal(a, "not a reduction loop");
@@ -263,7 +272,8 @@ UOp apply_action(const UOp& body, const Action& a) {
       return record(shared, a);
     }
     case ActionKind::Tile:
-      if (!is_output(type) && type != AxisType::Reduce) illegal(a, "not a plain loop");
+      if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce))
+        illegal(a, "not a plain loop");
       if (amount == size) illegal(a, "the tile is the whole axis");
       return record(split_axis(body, r, amount, type, true), a);
     case ActionKind::Block:
@@ -279,6 +289,28 @@ std::string print_actions(std::span<const Action> actions) {
   for (const Action& a : actions) {
     if (!out.empty()) out += ' ';
     out += fmt::format("{}({}, {})", action_kind_name(a.kind), a.axis, a.amount);
+  }
+  return out;
+}
+
+Result<std::vector<Action>> parse_actions(std::string_view text) {
+  std::vector<Action> out;
+  for (size_t at = 0; at < text.size();) {
+    const ParseError error{fmt::format("no list of actions: `{}`", text), at, "schedule"};
+    const size_t open = text.find('(', at), close = text.find(')', at);
+    if (open >= close || close == text.npos) return error;
+    const std::optional<ActionKind> kind = parse_action_kind(text.substr(at, open - at));
+    Action a{};
+    const char *first = text.data() + open + 1, *last = text.data() + close;
+    const auto axis = std::from_chars(first, last, a.axis);
+    if (!kind || axis.ec != std::errc() || last - axis.ptr < 2 || axis.ptr[0] != ',' || axis.ptr[1] != ' ')
+      return error;
+    const auto amount = std::from_chars(axis.ptr + 2, last, a.amount);
+    if (amount.ec != std::errc() || amount.ptr != last) return error;
+    a.kind = *kind;
+    out.push_back(a);
+    at = close + 1;
+    if (at < text.size() && (text[at++] != ' ' || at == text.size())) return error;
   }
   return out;
 }

@@ -17,6 +17,7 @@
 //
 // A schedule is a list of actions.
 #pragma once
+#include "base/result.h"
 #include "uop/uop.h"
 
 #include <string>
@@ -45,5 +46,6 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes);
 int next_range_id(const UOp& body);
 
 std::string print_actions(std::span<const Action> actions);  // "Upcast(0, 8) Vector(1, 32)"
+Result<std::vector<Action>> parse_actions(std::string_view text);  // and back
 
 }  // namespace lathe

@@ -373,17 +373,17 @@ class Heuristic {
 
 }  // namespace
 
-UOp optimise(const UOp& body, const Target& target) {
-  if (const auto& given = body.arg_as<KernelPtr>()->given) {
-    UOp out = body;
-    for (const Action& a : *given) out = apply_action(out, a);
-    check_work_groups(out, target);
-    return out;
+UOp optimise(const UOp& body, const Target& target, const std::vector<Action>* actions) {
+  const auto& given = body.arg_as<KernelPtr>()->given;
+  if (!given && !actions && knob(Knob::NOOPT)) return body;
+  UOp out = body;
+  if (given || actions) {
+    for (const Action& a : given ? *given : *actions) out = apply_action(out, a);
+  } else {
+    const UOp merged = merge_ranges(body);
+    const std::optional<UOp> tiled = tile_contraction(merged, target);
+    out = tiled ? *tiled : Heuristic(merged, target).run();
   }
-  if (knob(Knob::NOOPT)) return body;
-  const UOp merged = merge_ranges(body);
-  const std::optional<UOp> tiled = tile_contraction(merged, target);
-  const UOp out = tiled ? *tiled : Heuristic(merged, target).run();
   check_work_groups(out, target);
   return out;
 }

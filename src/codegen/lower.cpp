@@ -112,7 +112,9 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 
 }  // namespace
 
-LoweredKernel lower(const UOp& body, const Target& machine) {
+UOp prepare_kernel(const UOp& body) { return merge_ranges(shrink_ranges(simplify_gates(simplify(body)))); }
+
+LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Action>* actions) {
   const Target target = without_emulated(machine);
   TracedPass traced("lower", body);
   LoweredKernel out;
@@ -120,7 +122,8 @@ LoweredKernel lower(const UOp& body, const Target& machine) {
   // The heuristic sees the loops that are left, and they are the work.
   const UOp shrunk = block_reductions(gate_factors(shrink_ranges(simplify_gates(simplify(body)))), target);
   out.work = estimate(shrunk);
-  const UOp optimised = optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target);
+  const UOp optimised =
+      optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target, actions);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   out.n_cores = static_cast<int>(n_parts(optimised));

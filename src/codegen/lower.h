@@ -18,7 +18,12 @@ struct LoweredKernel {
   Estimate work;
 };
 
-// `body` is a kernel graph (docs/ir.md stage 2). Same body, target and knobs, same program.
-LoweredKernel lower(const UOp& body, const Target& target);
+// What actions apply to: `body` simplified, its loops no longer than gates let them be and adjacent ones
+// merged.
+UOp prepare_kernel(const UOp& body);
+
+// `body` is a kernel graph (docs/ir.md stage 2). Same body, target and knobs, same program. `actions`, for
+// prepare_kernel(body), take the place of the heuristic's; UserError (Runtime) where one is illegal.
+LoweredKernel lower(const UOp& body, const Target& target, const std::vector<Action>* actions = nullptr);
 
 }  // namespace lathe

@@ -51,8 +51,8 @@ UOp widen_kept(const UOp& body);
 
 // Applies actions chosen from shapes, strides and the target's registers and caches. The order of every sum
 // is the same for any number of threads. With NOOPT=1 nothing is applied; a schedule given in the KernelArg
-// is applied as it is.
-UOp optimise(const UOp& body, const Target& target);
+// is applied as it is, and so are `actions`, after merge_ranges.
+UOp optimise(const UOp& body, const Target& target, const std::vector<Action>* actions = nullptr);
 
 // For a target with work groups: output loops become places in a launch ("gidx0" … and "lidx0" …, folded to
 // three dimensions within the target's limits), Local axes work items of a group. The work items of a

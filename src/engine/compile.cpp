@@ -10,6 +10,7 @@
 #include "engine/cancel.h"
 #include "engine/counters.h"
 #include "engine/profile.h"
+#include "engine/tune.h"
 #include "uop/print.h"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ namespace {
 // Everything that changes the program: the body, the device and the knobs that lowering reads.
 Hash128 cache_key(const UOp& body, const Device& device) {
   std::string key = device.name();
+  key += fmt::format(":{}", knob(Knob::BEAM) > 0);
   for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT})
     key += fmt::format(":{}", knob(k));
   for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
@@ -65,35 +67,63 @@ std::shared_ptr<const CompiledKernel> load_given(const UOp& body, Device& device
   return out;
 }
 
+struct Built {
+  std::unique_ptr<CompiledKernel> kernel;
+  LoweredKernel lowered;
+  KernelSource source;
+};
+Built build(const UOp& body, Device& device, const std::vector<Action>* actions) {
+  Built out{std::make_unique<CompiledKernel>(), lower(body, device.target(), actions), {}};
+  LoweredKernel& lowered = out.lowered;
+  out.source = {lowered.name, {}, lowered.linear, false};
+  if (const Renderer* renderer = device.renderer()) {
+    Rendered text = renderer->render(lowered.name, lowered.linear);
+    out.source.source = std::move(text.source);
+    out.source.entry = std::move(text.entry);
+  }
+  const Signature signature = signature_of(lowered.linear);
+  for (const UOp& p : signature.buffers) out.kernel->slots.push_back(static_cast<int>(p.param().slot));
+  for (const UOp& v : signature.variables) out.kernel->variables.push_back(v.param().name);
+  out.kernel->name = lowered.name;
+  out.kernel->colored_name = lowered.colored_name;
+  out.kernel->actions = print_actions(lowered.actions);
+  out.kernel->n_cores = lowered.n_cores;
+  out.kernel->work = lowered.work;
+  return out;
+}
+
+// Of a kernel that a search found a schedule for, under that. A schedule that an older optimiser found may be
+// illegal by now.
+Built build(const UOp& body, Device& device) {
+  if (const auto found = found_schedule(body, device)) {
+    try {
+      return build(body, device, &*found);
+    } catch (const UserError& e) {
+      log_warn_once(e.what(), "a schedule in the kernel cache is not used: {}", e.what());
+    }
+  }
+  return build(body, device, nullptr);
+}
+
+void load(Built& built, Device& device) {
+  ErrorContext context(
+      [&] { return fmt::format("compiling kernel {} for {}", built.lowered.name, device.name()); });
+  built.kernel->program = device.load(built.source);
+}
+
 std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   if (!body.arg_as<KernelPtr>()->source.empty()) return load_given(body, device);
   const double start = now_seconds();
-  const LoweredKernel lowered = lower(body, device.target());
-  ErrorContext context(
-      [&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
-  KernelSource source{lowered.name, {}, lowered.linear, false};
-  if (const Renderer* renderer = device.renderer()) {
-    Rendered text = renderer->render(lowered.name, lowered.linear);
-    source.source = std::move(text.source);
-    source.entry = std::move(text.entry);
-  }
-  auto out = std::make_shared<CompiledKernel>();
-  out->actions = print_actions(lowered.actions);
-  show(lowered, out->actions, source.source);
-  record(body, device, lowered.name, source);
-  out->program = device.load(source);
-  const Signature signature = signature_of(lowered.linear);
-  for (const UOp& p : signature.buffers) out->slots.push_back(static_cast<int>(p.param().slot));
-  for (const UOp& v : signature.variables) out->variables.push_back(v.param().name);
-  out->name = lowered.name;
-  out->colored_name = lowered.colored_name;
-  out->n_cores = lowered.n_cores;
-  out->work = lowered.work;
-  out->compile_seconds = now_seconds() - start;
+  Built built = build(body, device);
+  show(built.lowered, built.kernel->actions, built.source.source);
+  record(body, device, built.lowered.name, built.source);
+  load(built, device);
+  CompiledKernel& out = *built.kernel;
+  out.compile_seconds = now_seconds() - start;
   if (is_profiling())
-    profile_event("compile", "compile " + out->name, start, out->compile_seconds,
+    profile_event("compile", "compile " + out.name, start, out.compile_seconds,
                   fmt::format(R"("device":{})", json_quoted(device.name())));
-  return out;
+  return std::move(built.kernel);
 }
 
 // What was compiled in this process.
@@ -123,6 +153,13 @@ bool is_reporting() { return knob(Knob::DEBUG) >= 3 || knob(Knob::PASS_TIME); }
 
 }  // namespace
 
+std::unique_ptr<CompiledKernel> try_compile(const UOp& body, Device& device,
+                                            const std::vector<Action>& actions) {
+  Built built = build(body, device, &actions);
+  load(built, device);
+  return std::move(built.kernel);
+}
+
 std::vector<std::shared_ptr<const CompiledKernel>> compile_kernels(std::span<const KernelRequest> requests) {
   static CompiledKernels cache;
   std::vector<std::shared_ptr<const CompiledKernel>> out;
@@ -136,6 +173,7 @@ std::vector<std::shared_ptr<const CompiledKernel>> compile_kernels(std::span<con
   std::vector<size_t> todo;
   for (const auto& [key, i] : missing) todo.push_back(i);
   std::ranges::sort(todo);
+  for (const size_t i : todo) find_schedule(requests[i].body, *requests[i].device);
   std::atomic<size_t> next{0};
   std::atomic<bool> stop{false};
   const int threads = is_reporting() ? 1 : std::min(cpu_count(), static_cast<int>(todo.size()));

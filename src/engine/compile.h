@@ -22,6 +22,10 @@ struct CompiledKernel {
   double compile_seconds = 0;
 };
 
+// The program of a kernel graph under a schedule for prepare_kernel(body): neither cached nor reported.
+std::unique_ptr<CompiledKernel> try_compile(const UOp& body, Device& device,
+                                            const std::vector<Action>& actions);
+
 struct KernelRequest {
   UOp body;
   Device* device;

@@ -1,0 +1,96 @@
+// Beam search: what it tries computes the same, what it finds is the fastest, is kept and is used again.
+#include "base/knobs.h"
+#include "codegen/actions.h"
+#include "codegen/lower.h"
+#include "codegen/passes.h"
+#include "codegen/search.h"
+#include "engine/cancel.h"
+#include "engine/compile.h"
+#include "engine/launch.h"
+#include "engine/tune.h"
+#include "renderer/target.h"
+#include "runtime/kernel_cache.h"
+#include "schedule/schedule.h"
+#include "tensor/tensor.h"
+
+#include <cmath>
+#include <random>
+
+#include "support/test.h"
+
+using namespace lathe;
+
+namespace {
+
+Tensor numbers(const Shape& shape, double step = 0.37) {
+  std::vector<float> values(static_cast<size_t>(prod(shape).value()));
+  for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(std::sin(step * static_cast<double>(i)));
+  return Tensor::from(values, shape).realize();
+}
+
+ScheduledKernel kernel_of(const Tensor& t) {
+  Schedule schedule = make_schedule({&t.uop(), 1});
+  REQUIRE(schedule.kernels.size() == 1);
+  return schedule.kernels[0];
+}
+
+std::vector<float> run(const ScheduledKernel& k, const CompiledKernel& program) {
+  std::vector<Buffer*> memory;
+  for (const int slot : program.slots) memory.push_back(memory_of(k.buffers[static_cast<size_t>(slot)]).get());
+  const std::vector<std::byte> empty(memory[0]->size(), std::byte{0x7f});
+  memory[0]->copy_in(empty);
+  program.program->run(memory, {}, program.n_cores, true);
+  std::vector<float> out(memory[0]->size() / sizeof(float));
+  memory[0]->copy_out(std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+using Schedules = std::vector<std::vector<Action>>;
+
+}  // namespace
+
+TEST_CASE("actions print and parse") {
+  for (const char* text : {"", "Upcast(0, 4)", "Vector(1, 32) Swap(0, 2) Stage(1, 0) Upcast(-1, -2147483648)"}) {
+    const auto actions = parse_actions(text);
+    REQUIRE(actions.ok());
+    CHECK(print_actions(actions.value()) == text);
+  }
+  for (const char* text : {"Upcast", "Upcast(0,4)", "Upcast(0, 4", "Upcast(, 4)", "Upcast(0, )", "Nothing(0, 4)",
+                           "Upcast(0, 4) ", " Upcast(0, 4)", "Upcast(0, 4)Upcast(0, 4)", ")(", "Upcast(0, 99999999999)"})
+    CHECK_MESSAGE(!parse_actions(text).ok(), text);
+}
+
+TEST_CASE("what a search may try computes the same inside its buffers") {
+  const KnobScope threads(Knob::CPU_COUNT, 2);
+  const Target target = device("CPU").target();
+  const Tensor a = numbers({24, 48}), b = numbers({48, 32}, 0.7), image = numbers({2, 6, 9, 9}),
+               filter = numbers({8, 6, 3, 3}, 0.9);
+  const Tensor tests[] = {a.matmul(b), (a * 2 + 1).relu(), a.sum(1) * 3, a.sum(0),
+                          a.transpose(0, 1).contiguous(), image.conv2d(filter, std::nullopt, {.padding = 1}),
+                          a.pad({{{1, 2}, {3, 1}}}) + 1, a.cumsum(1), a.max(1)};
+  std::mt19937 random(1);
+  int n = 0;
+  for (const Tensor& t : tests) {
+    const ScheduledKernel k = kernel_of(t);
+    const UOp body = prepare_kernel(k.body);
+    const std::vector<float> expected = run(k, *try_compile(k.body, device("CPU"), {}));
+    for (const Schedules& start : {Schedules{{}}, Schedules{optimise(body, target).arg_as<KernelPtr>()->actions}})
+      for (int walk = 0; walk < 6; walk++) {
+        std::vector<Action> actions = start[0];
+        std::unordered_set<UOp> seen;
+        for (int step = 0; step < 4; step++) {
+          const Schedules next = neighbours(body, target, 64, actions, seen);
+          if (next.empty()) break;
+          actions = next[random() % next.size()];
+          CAPTURE(print_actions(actions));
+          const std::vector<float> got = run(k, *try_compile(k.body, device("CPU"), actions));
+          double error = 0;
+          for (size_t i = 0; i < got.size(); i++)
+            error = std::max(error, std::isnan(got[i]) ? 1.0 : std::abs(static_cast<double>(got[i]) - expected[i]));
+          CHECK(error < 1e-4);
+          n++;
+        }
+      }
+  }
+  CHECK(n > 200);
+}
