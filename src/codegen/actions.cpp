@@ -103,7 +103,8 @@ void check_shares(const UOp& body, const Action& a, int64_t amount) {
 void check_no_loops_inside(const UOp& body, const UOp& r, const Action& a) {
   for (const UOp& e : body.srcs())
     for (const UOp& u : toposort(e))
-      if (u.op() == Op::End && !(u == e) && is_open(u, r)) illegal(a, "a staged copy is made inside the axis");
+      if (u.op() == Op::End && !(u == e) && is_open(u, r))
+        illegal(a, "a staged copy is made inside the axis");
 }
 
 UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {

@@ -45,7 +45,7 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes);
 // Lowest range id that no axis of the body uses.
 int next_range_id(const UOp& body);
 
-std::string print_actions(std::span<const Action> actions);  // "Upcast(0, 8) Vector(1, 32)"
+std::string print_actions(std::span<const Action> actions);        // "Upcast(0, 8) Vector(1, 32)"
 Result<std::vector<Action>> parse_actions(std::string_view text);  // and back
 
 }  // namespace lathe

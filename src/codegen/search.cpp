@@ -147,9 +147,7 @@ Search::Search(const UOp& body, const Target& target, const SearchOptions& optio
   best_ = heuristic_;
 }
 
-bool Search::is_over() const {
-  return options_.seconds > 0 && now_seconds() - start_ > options_.seconds;
-}
+bool Search::is_over() const { return options_.seconds > 0 && now_seconds() - start_ > options_.seconds; }
 
 std::vector<double> Search::time(std::span<const std::vector<Action>> schedules) {
   std::vector<double> out = time_(schedules);

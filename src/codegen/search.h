@@ -22,8 +22,8 @@ struct TimedSchedule {
   double seconds;
 };
 
-// Seconds that the kernel takes under each schedule, all timed in turn; infinite for those that cannot be run.
-// Of one that is clearly slower than another a rough time will do, except for the first.
+// Seconds that the kernel takes under each schedule, all timed in turn; infinite for those that cannot be
+// run. Of one that is clearly slower than another a rough time will do, except for the first.
 using TimeSchedules = std::function<std::vector<double>(std::span<const std::vector<Action>> schedules)>;
 
 // Starts from the heuristic's schedule, then from no action at all. A round tries what differs from the kept

@@ -49,8 +49,8 @@ Hash128 schedule_key(const UOp& body, const Device& device) {
 
 bool is_searched(const UOp& body, Device& device) {
   const KernelArg& kernel = *body.arg_as<KernelPtr>();
-  return knob(Knob::BEAM) > 0 && !knob(Knob::NOOPT) && device.renderer() && device.memory().allocator().has_memory() &&
-         kernel.source.empty() && !kernel.given;
+  return knob(Knob::BEAM) > 0 && !knob(Knob::NOOPT) && device.renderer() &&
+         device.memory().allocator().has_memory() && kernel.source.empty() && !kernel.given;
 }
 
 std::optional<std::string> look_up(const Hash128& key) {

@@ -27,10 +27,10 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome run(const std::string& arguments) {
+Outcome run(const std::string& arguments, const std::string& under = "") {
   test::TempDir dir;
-  const std::string command = fmt::format("'{}' {} >'{}' 2>'{}' </dev/null", LATHE_COMMAND, arguments,
-                                          dir.file("out"), dir.file("err"));
+  const std::string command = fmt::format("{} '{}' {} >'{}' 2>'{}' </dev/null", under, LATHE_COMMAND,
+                                          arguments, dir.file("out"), dir.file("err"));
   const int status = std::system(command.c_str());
   REQUIRE(WIFEXITED(status));
   return {WEXITSTATUS(status), read_file(dir.file("out")), read_file(dir.file("err"))};
@@ -41,7 +41,7 @@ Outcome run(const std::string& arguments) {
 TEST_CASE("help has examples") {
   for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help",
                                 "trace --help", "profile --help", "onnx --help", "onnx info --help",
-                                "onnx run --help", "onnx test --help", "onnx bench --help"}) {
+                                "onnx run --help", "onnx test --help", "onnx bench --help", "tune --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -59,6 +59,8 @@ TEST_CASE("wrong usage is 2 and says what is wrong") {
            {"demo --epochs -1", "--epochs"},
            {"demo --nonsense", "--nonsense"},
            {"trace", "FILE"},
+           {"tune", "MODEL"},
+           {"tune --beam 0 m", "MODEL"},
            {"trace f --rule a:1 --pass b", "--pass"}}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
@@ -210,6 +212,37 @@ TEST_CASE("a traced run, its sums and its rewrites") {
   CHECK(nlohmann::json::parse(cut.out).at("complete") == false);
   write_file_atomically(file, std::string_view("nonsense"));
   CHECK(run("trace " + quoted).code == 1);
+}
+
+TEST_CASE("a model is tuned once, unless Ctrl-C ends it") {
+  test::TempDir dir;
+  const std::string file = dir.file("m.onnx"), quoted = "'" + file + "'";
+  write_file_atomically(
+      file, test::model(test::input("x", 1, {96, 96}) + test::input("y", 1, {96, 96}) +
+                        test::node("MatMul", {"x", "y"}, {"z"}) + test::output("z", 1, {96, 96})));
+  ::setenv("CACHEDB", dir.file("k.db").c_str(), 1);
+  const Outcome cancelled =
+      run("tune --seconds 0 --beam 100 -n 2 " + quoted, "timeout --preserve-status -s INT 2");
+  CHECK(cancelled.code == 1);
+  CHECK(cancelled.err == "lathe: cancelled\n");
+  ::setenv("CACHEDB", dir.file("other.db").c_str(), 1);
+  for (const size_t searched : {1, 0}) {
+    const Outcome outcome = run("tune --json --seconds 1 --beam 1 -n 2 " + quoted);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.err.empty());
+    const auto json = nlohmann::json::parse(outcome.out);
+    REQUIRE(json.at("searched").size() == searched);
+    CHECK(json.at("before_ms").get<double>() > 0);
+    CHECK(json.at("after_ms").get<double>() > 0);
+    if (!searched) continue;
+    const auto& kernel = json.at("searched")[0];
+    CHECK(kernel.at("after_us").get<double>() <= kernel.at("before_us").get<double>());
+    CHECK(kernel.at("schedules").get<int>() > 2);
+  }
+  const Outcome text = run("tune -n 2 " + quoted);
+  CHECK(test::contains(text.out, "0 of them searched"));
+  CHECK(test::contains(text.out, "times as fast"));
+  ::unsetenv("CACHEDB");
 }
 
 TEST_CASE("a profiled run, and one that Ctrl-C ends") {

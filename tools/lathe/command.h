@@ -16,5 +16,6 @@ void add_onnx(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_tensors(CLI::App& app);
 void add_trace(CLI::App& app);
+void add_tune(CLI::App& app);
 
 }  // namespace lathe::command

@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   lathe::command::add_profile(app);
   lathe::command::add_tensors(app);
   lathe::command::add_trace(app);
+  lathe::command::add_tune(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
