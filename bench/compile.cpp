@@ -1,6 +1,6 @@
-// Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224), without any cache: what a
-// first run costs before the machine-code compiler starts. Every distinct kernel is lowered once, as the
-// engine does.
+// Schedule, lowering and rendering of a ResNet-18 forward pass (batch 1, 224x224) and of a block of a llama
+// (2048 wide, 32 heads over 8, a prompt of 16 tokens), without any cache: what a first run costs before the
+// machine-code compiler starts. Every distinct kernel is lowered once, as the engine does.
 #include "codegen/actions.h"
 #include "codegen/lower.h"
 #include "codegen/passes.h"
@@ -43,6 +43,39 @@ UOp resnet18(int64_t batch = 1) {
   return x.mean({2, 3}).linear(weights({1000, 512}).transpose(), weights({1000})).uop();
 }
 
+Tensor rms_norm(const Tensor& x) {
+  return x * (x.square().mean(-1, true) + 1e-5).rsqrt() * weights({x.size(-1).value()});
+}
+
+// Turns the halves of each head (…, tokens, heads, width) by the token's angles.
+Tensor turned(const Tensor& x, const Tensor& angles) {
+  const int64_t half = x.size(-1).value() / 2;
+  const auto parts = x.split({half, half}, -1);
+  const Tensor c = angles.cos(), s = angles.sin();
+  return Tensor::cat({parts[0] * c - parts[1] * s, parts[0] * s + parts[1] * c}, -1);
+}
+
+UOp llama_block() {
+  constexpr int64_t kTokens = 16, kWidth = 2048, kHeads = 32, kKeyHeads = 8, kHead = 64, kInner = 8192;
+  const TensorOptions placed{.dtype = DType::Float32, .device = "NULL"};
+  const Tensor x = weights({1, kTokens, kWidth}), h = rms_norm(x);
+  const Tensor angles = Tensor::arange(kTokens, placed).reshape({kTokens, 1, 1}) *
+                        (Tensor::arange(kHead / 2, placed) * (-2.0 / kHead * 18.93)).exp2();
+  const auto linear = [](const Tensor& v, int64_t out) {
+    return v.linear(weights({out, v.size(-1).value()}).transpose());
+  };
+  const auto heads = [&](int64_t n) { return linear(h, n * kHead).reshape({1, kTokens, n, kHead}); };
+  const Tensor q = turned(heads(kHeads), angles).transpose(1, 2),
+               k = turned(heads(kKeyHeads), angles).transpose(1, 2), v = heads(kKeyHeads).transpose(1, 2);
+  const Tensor a =
+      q.scaled_dot_product_attention(k, v, std::nullopt, {.is_causal = true, .enable_gqa = true});
+  const Tensor o = x + linear(a.transpose(1, 2).reshape({1, kTokens, kWidth}), kWidth), g = rms_norm(o);
+  return (o + linear(linear(g, kInner).silu() * linear(g, kInner), kWidth)).uop();
+}
+
+using Model = UOp();
+UOp resnet18_once() { return resnet18(); }
+
 std::vector<UOp> distinct_kernels(const Schedule& s) {
   std::unordered_set<UOp> seen;
   std::vector<UOp> out;
@@ -51,16 +84,17 @@ std::vector<UOp> distinct_kernels(const Schedule& s) {
   return out;
 }
 
-void schedule(benchmark::State& state) {
-  const UOp net = resnet18();
+void schedule(benchmark::State& state, Model* model) {
+  const UOp net = model();
   size_t kernels = 0;
   for (auto _ : state) kernels = make_schedule({&net, 1}).kernels.size();
   state.counters["kernels"] = static_cast<double>(kernels);
 }
-BENCHMARK(schedule)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(schedule, resnet18, resnet18_once)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(schedule, llama, llama_block)->Unit(benchmark::kMillisecond);
 
-void lower_kernels(benchmark::State& state) {
-  const UOp net = resnet18();
+void lower_kernels(benchmark::State& state, Model* model) {
+  const UOp net = model();
   const std::vector<UOp> bodies = distinct_kernels(make_schedule({&net, 1}));
   const Target target = llvm_target();
   size_t nodes = 0;
@@ -69,7 +103,23 @@ void lower_kernels(benchmark::State& state) {
   state.counters["distinct"] = static_cast<double>(bodies.size());
   state.counters["program_nodes"] = static_cast<double>(nodes) / static_cast<double>(state.iterations());
 }
-BENCHMARK(lower_kernels)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(lower_kernels, resnet18, resnet18_once)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(lower_kernels, llama, llama_block)->Unit(benchmark::kMillisecond);
+
+// What the heuristic takes for a kernel.
+void optimise_kernels(benchmark::State& state, Model* model) {
+  const UOp net = model();
+  std::vector<UOp> bodies;
+  for (const UOp& b : distinct_kernels(make_schedule({&net, 1}))) bodies.push_back(prepare_kernel(b));
+  const Target target = llvm_target();
+  for (auto _ : state)
+    for (const UOp& b : bodies) benchmark::DoNotOptimize(optimise(b, target));
+  state.counters["time/kernel"] =
+      benchmark::Counter(static_cast<double>(bodies.size()),
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK_CAPTURE(optimise_kernels, resnet18, resnet18_once)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(optimise_kernels, llama, llama_block)->Unit(benchmark::kMillisecond);
 
 // Kernels as the first simplification after the copies of Upcast axes meets them, for more and more images,
 // until there are 100,000 nodes.
@@ -131,8 +181,8 @@ BENCHMARK(simplify_kernels)->Unit(benchmark::kMillisecond);
 void simplify_simple_kernels(benchmark::State& state) { simplify_each(state, true); }
 BENCHMARK(simplify_simple_kernels)->Unit(benchmark::kMillisecond);
 
-void render_kernels(benchmark::State& state) {
-  const UOp net = resnet18();
+void render_kernels(benchmark::State& state, Model* model) {
+  const UOp net = model();
   const Target target = llvm_target();
   std::vector<LoweredKernel> lowered;
   for (const UOp& b : distinct_kernels(make_schedule({&net, 1}))) lowered.push_back(lower(b, target));
@@ -140,10 +190,11 @@ void render_kernels(benchmark::State& state) {
   for (auto _ : state)
     for (const LoweredKernel& k : lowered) benchmark::DoNotOptimize(renderer.render(k.name, k.linear));
 }
-BENCHMARK(render_kernels)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(render_kernels, resnet18, resnet18_once)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(render_kernels, llama, llama_block)->Unit(benchmark::kMillisecond);
 
-void everything(benchmark::State& state) {
-  const UOp net = resnet18();
+void everything(benchmark::State& state, Model* model) {
+  const UOp net = model();
   const Target target = llvm_target();
   const LlvmRenderer renderer(target);
   for (auto _ : state)
@@ -152,7 +203,8 @@ void everything(benchmark::State& state) {
       benchmark::DoNotOptimize(renderer.render(k.name, k.linear));
     }
 }
-BENCHMARK(everything)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(everything, resnet18, resnet18_once)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(everything, llama, llama_block)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace lathe
