@@ -1,11 +1,11 @@
 // Walks over the graph; all with explicit stacks.
+#include "base/flat_map.h"
 #include "uop/derive.h"
 #include "uop/rebuild.h"
 #include "uop/uop.h"
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -13,14 +13,14 @@ namespace {
 template <class Enter>
 std::vector<UOp> post_order(const UOp& root, bool enter_calls, Enter enter) {
   std::vector<UOp> out;
-  std::unordered_set<const Node*> seen;
+  FlatMap<const Node*, bool> seen;
   struct Frame {
     const Node* node;
     uint32_t next;
   };
   std::vector<Frame> stack;
   auto visit = [&](const Node* n) {
-    if (seen.insert(n).second && enter(n)) stack.push_back({n, n->op == Op::Call && !enter_calls ? 1u : 0u});
+    if (seen.try_emplace(n, true).fresh && enter(n)) stack.push_back({n, n->op == Op::Call && !enter_calls ? 1u : 0u});
   };
   visit(root.node());
   while (!stack.empty()) {
