@@ -2,6 +2,7 @@
 
 #include "codegen/kernel_parts.h"
 #include "codegen/stage.h"
+#include "codegen/tensor_core.h"
 #include "uop/arg_kind.h"
 #include "uop/rebuild.h"
 #include "uop/simplify.h"
@@ -257,6 +258,9 @@ UOp apply_action(const UOp& body, const Action& a) {
       if (amount > kMaxLanes) illegal(a, "more than 128 lanes");
       check_vector(body, r, a);
       return record(split_axis(body, r, amount, AxisType::Vector, true), a);
+    case ActionKind::TensorCore:
+      if (const char* why = why_no_dot(body, r, amount)) illegal(a, why);
+      return record(split_axis(body, r, amount, AxisType::Dot, true), a);
     case ActionKind::Thread:
       if (!is_output(type)) illegal(a, "not an output loop");
       if (std::ranges::count_if(axes, [](const UOp& o) { return o.range().type == AxisType::Thread; }) > 1)

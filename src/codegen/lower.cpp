@@ -60,7 +60,10 @@ constexpr Pass kPasses[] = {
     // Gates leave the indices before lanes are made of them: a contiguous access has one address and a gate a
     // lane.
     {"move_gates", move_gates, SpecLevel::Kernel},
+    // Sums of products that dot instructions compute are told from others while they are sums.
+    {"to_dots", to_dots, SpecLevel::Kernel},
     {"lower_reduces", [](const UOp& u, const Target&) { return lower_reduces(u); }, SpecLevel::Kernel},
+    {"widen_dots", [](const UOp& u, const Target&) { return widen_dots(u); }, SpecLevel::Kernel},
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
     {"simplify_lanes", [](const UOp& u, const Target&) { return simplify_lanes(u); }, SpecLevel::Kernel},
     // Indices are still exact here.

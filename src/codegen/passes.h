@@ -81,6 +81,15 @@ UOp move_gates(const UOp& sink, const Target& target);
 // Barrier and fold all parts each. Shown by test/golden/codegen/lower_reduce.txt.
 UOp lower_reduces(const UOp& body);
 
+// Of the sums over a Dot range (tensor_core.h) those that an instruction of the target computes become Dots of
+// that range, for the others it becomes an Unroll range. Shown by test/golden/codegen/tensor_core.txt.
+UOp to_dots(const UOp& body, const Target& target);
+
+// After this pass no Dot range is left: a Dot starts with what its sum is added to, and each of its operands
+// is over a Vector range of its own that counts the groups of all lanes, or one group for all. Shown by
+// test/golden/codegen/tensor_core.txt.
+UOp widen_dots(const UOp& body);
+
 // After this pass no Vector range is left: what depended on it has shape (n,). Accesses that move by one
 // element a lane become contiguous vector accesses (Shrink), others gather or scatter. Shown by
 // test/golden/codegen/vectorize.txt.

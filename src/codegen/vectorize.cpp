@@ -24,7 +24,7 @@ class Vectorizer {
     if (u.op() == Op::Index && is_memory(u.src(0))) return visit_access(u);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
-      if (!(u.op() == Op::End && s.op() == Op::Range && s.range().type == AxisType::Vector))
+      if (!((u.op() == Op::End || u.op() == Op::Dot) && s.op() == Op::Range && s.range().type == AxisType::Vector))
         srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
     if ((u.op() == Op::Load || u.op() == Op::Store) && srcs.size() == 3)

@@ -26,7 +26,8 @@ namespace {
 Hash128 cache_key(const UOp& body, const Device& device) {
   std::string key = device.name();
   key += fmt::format(":{}", knob(Knob::BEAM) > 0);
-  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT})
+  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT,
+                 Knob::DOT})
     key += fmt::format(":{}", knob(k));
   for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
     key += ":" + knob_str(k);

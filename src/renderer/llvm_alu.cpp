@@ -22,6 +22,7 @@ std::string LlvmWriter::call(const std::string& name, DType d, int64_t n,
 }
 
 void LlvmWriter::alu(const UOp& u) {
+  if (u.op() == Op::Dot) return dot(u);
   if (!target_.native_ops.contains(u.op())) cannot_render(u, kLanguage);
   check_operands(u);
   const int64_t n = lanes_of(u);
@@ -109,6 +110,70 @@ std::string LlvmWriter::float_alu(const UOp& u, int64_t n) {
     case Op::MulAcc: return call(target_.has_fma ? "fma" : "fmuladd", d, n, {a, b, operand(u.src(2), n)});
     default: cannot_render(u, kLanguage);
   }
+}
+
+// ---- dot instructions
+
+// `count` lanes of a vector from lane `first` on; those beyond its `n` lanes are anything.
+std::string LlvmWriter::lanes_from(const std::string& x, const std::string& vector, int64_t n, int64_t first,
+                                   int64_t count) {
+  if (first == 0 && count == n) return x;
+  std::string mask;
+  for (int64_t i = first; i < first + count; i++)
+    mask += (mask.empty() ? "i32 " : ", i32 ") + (i >= 0 && i < n ? std::to_string(i) : "poison");
+  return value_of("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", vector, x, count, mask);
+}
+
+// An operand of a Dot as `n` lanes of 32 bits, one a group.
+std::string LlvmWriter::words(const UOp& u, int64_t group, int64_t n) {
+  const int64_t own = lanes_of(u);
+  const std::string x = typed(u, own ? own : group);
+  if (own == n * group) return value_of("bitcast {} to {}", x, with_lanes("i32", n));
+  return splat(value_of("bitcast {} to i32", x), "i32", n);
+}
+
+// In as many instructions as the lanes need; the last may have some to spare.
+void LlvmWriter::dot(const UOp& u) {
+  const DType a = u.src(1).dtype() == DType::UInt16 ? DType::BFloat16 : u.src(1).dtype();
+  const DType b = u.src(2).dtype() == DType::UInt16 ? DType::BFloat16 : u.src(2).dtype();
+  const int64_t n = std::max<int64_t>(lanes_of(u), 1), group = 32 / bit_width(a);
+  const DotInstruction* dot = target_.dot(a, b, u.dtype());
+  for (const DotInstruction& d : target_.dots)  // the narrowest that takes all, else the widest
+    if (dot && d.a == dot->a && d.b == dot->b && d.lanes >= n) dot = &d;
+  if (!dot) cannot_render(u, kLanguage);
+  const int64_t w = dot->lanes;
+  const std::string sums = with_lanes(scalar_type(u.dtype()), w), all = type(u.dtype(), n);
+  const std::string operands = with_lanes(dot->element, dot->element == "i32" ? w : w * group);
+  const bool single = lanes_of(u) == 0;
+  const std::string acc =
+      single ? value_of("insertelement {} poison, {}, i64 0", all, typed(u.src(0), 0)) : operand(u.src(0), n);
+  std::string out;
+  const std::string x = words(u.src(1), group, n), y = words(u.src(2), group, n);
+  for (int64_t first = 0; first < n; first += w) {
+    const auto part = [&](const std::string& v) {
+      const std::string chunk = lanes_from(v, with_lanes("i32", n), n, first, w);
+      return dot->element == "i32" ? chunk : value_of("bitcast <{} x i32> {} to {}", w, chunk, operands);
+    };
+    const std::string p = part(x), q = part(y), start = lanes_from(acc, all, n, first, w);
+    std::string sum;
+    if (dot->adds) {
+      declare(sums, std::string(dot->intrinsic), fmt::format("{}, {}, {}", sums, operands, operands));
+      sum = value_of("call {0} @{1}({0} {2}, {3} {4}, {3} {5})", sums, dot->intrinsic, start, operands, p, q);
+    } else {
+      declare(sums, std::string(dot->intrinsic), fmt::format("{}, {}", operands, operands));
+      const std::string products =
+          value_of("call {0} @{1}({2} {3}, {2} {4})", sums, dot->intrinsic, operands, p, q);
+      sum = value_of("add {} {}, {}", sums, start, products);
+    }
+    const std::string placed = lanes_from(sum, sums, w, -first, n);
+    std::string mask;
+    for (int64_t i = 0; i < n; i++)
+      mask += fmt::format("{}i32 {}", mask.empty() ? "" : ", ", i < first ? i : n + i);
+    out = out.empty()
+              ? placed
+              : value_of("shufflevector {0} {1}, {0} {2}, <{3} x i32> <{4}>", all, out, placed, n, mask);
+  }
+  define(u, single ? value_of("extractelement {} {}, i64 0", all, out) : out);
 }
 
 // ---- conversions

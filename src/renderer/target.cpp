@@ -47,6 +47,43 @@ void read_caches(Target& t) {
   }
 }
 
+enum class Feature : uint8_t { Avx512Vnni, AvxVnni, Avx512Bf16, Avx512Bw, Avx2, Sse2 };
+
+// AVX-512 of 256 and 128 bits comes with AVX512VL, which every CPU with the dot instructions has; LLVM takes
+// the same names for AVX-VNNI.
+struct DotRow {
+  Feature feature;
+  DotInstruction dot;
+};
+constexpr DType kU8 = DType::UInt8, kI8 = DType::Int8, kI16 = DType::Int16, kI32 = DType::Int32,
+                kBf16 = DType::BFloat16, kF32 = DType::Float32;
+constexpr DotRow kDots[] = {
+    {Feature::Avx512Vnni, {kU8, kI8, kI32, 16, "llvm.x86.avx512.vpdpbusd.512", "i32", true}},
+    {Feature::AvxVnni, {kU8, kI8, kI32, 8, "llvm.x86.avx512.vpdpbusd.256", "i32", true}},
+    {Feature::AvxVnni, {kU8, kI8, kI32, 4, "llvm.x86.avx512.vpdpbusd.128", "i32", true}},
+    {Feature::Avx512Bf16, {kBf16, kBf16, kF32, 16, "llvm.x86.avx512bf16.dpbf16ps.512", "bfloat", true}},
+    {Feature::Avx512Bf16, {kBf16, kBf16, kF32, 8, "llvm.x86.avx512bf16.dpbf16ps.256", "bfloat", true}},
+    {Feature::Avx512Bf16, {kBf16, kBf16, kF32, 4, "llvm.x86.avx512bf16.dpbf16ps.128", "bfloat", true}},
+    {Feature::Avx512Bw, {kI16, kI16, kI32, 16, "llvm.x86.avx512.pmaddw.d.512", "i16", false}},
+    {Feature::Avx2, {kI16, kI16, kI32, 8, "llvm.x86.avx2.pmadd.wd", "i16", false}},
+    {Feature::Sse2, {kI16, kI16, kI32, 4, "llvm.x86.sse2.pmadd.wd", "i16", false}},
+};
+
+#if defined(__x86_64__)
+bool has_feature(Feature f) {
+  const bool vl = __builtin_cpu_supports("avx512vl"), vnni = vl && __builtin_cpu_supports("avx512vnni");
+  switch (f) {
+    case Feature::Avx512Vnni: return vnni;
+    case Feature::AvxVnni: return vnni || __builtin_cpu_supports("avxvnni");
+    case Feature::Avx512Bf16: return vl && __builtin_cpu_supports("avx512bf16");
+    case Feature::Avx512Bw: return __builtin_cpu_supports("avx512bw");
+    case Feature::Avx2: return __builtin_cpu_supports("avx2");
+    case Feature::Sse2: return true;
+  }
+  return false;
+}
+#endif
+
 // Vector instructions, and half floats where they can be converted: without instructions LLVM calls functions
 // that a JIT process may not have.
 void read_instructions(Target& t) {
@@ -62,6 +99,8 @@ void read_instructions(Target& t) {
     t.vector_bits = 512;
     t.vector_registers = 32;
   }
+  for (const DotRow& row : kDots)
+    if (has_feature(row.feature)) t.dots.push_back(row.dot);
 #elif defined(__aarch64__)
   t.arch = "aarch64";
   t.vector_registers = 32;
@@ -90,6 +129,7 @@ Target host_target(std::string name) {
 }  // namespace
 
 Target without_emulated(Target t) {
+  if (!knob(Knob::DOT)) t.dots.clear();
   std::string_view names = knob_str(Knob::EMULATED_DTYPES);
   while (!names.empty()) {
     const size_t end = std::min(names.find(','), names.size());
@@ -106,11 +146,24 @@ Target without_emulated(Target t) {
   return t;
 }
 
+const DotInstruction* Target::dot(DType a, DType b, DType acc) const {
+  const auto found = std::ranges::find_if(
+      dots, [&](const DotInstruction& d) { return d.a == a && d.b == b && d.acc == acc; });
+  return found == dots.end() ? nullptr : &*found;
+}
+
+std::vector<DotInstruction> all_dots() {
+  std::vector<DotInstruction> out;
+  for (const DotRow& row : kDots) out.push_back(row.dot);
+  return out;
+}
+
 Target llvm_target() { return host_target("llvm"); }
 
 Target c_target() {
   Target t = host_target("c");
   t.dtypes &= ~dtype_bits({DType::Float16});
+  t.dots.clear();
   t.has_long_vectors = false;  // compilers compare and convert those lane by lane
   return t;
 }
@@ -135,6 +188,7 @@ std::string Target::key() const {
       arch, has_threads, max_threads, vector_registers, vector_bits, has_long_vectors ? "+" : "", max_lanes,
       has_fma, l1d_bytes, l2_bytes, l3_bytes, native_ops.words[1], native_ops.words[0], dtypes, cpu,
       features);
+  for (const DotInstruction& d : dots) out += fmt::format(":{}x{}", d.intrinsic, d.lanes);
   if (const auto& w = work_groups)
     out += fmt::format(":groups={},{},{}:items={},{},{}/{}:local={}", w->groups[0], w->groups[1],
                        w->groups[2], w->items[0], w->items[1], w->items[2], w->group_items, w->local_bytes);

@@ -7,8 +7,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lathe {
+
+// Sums in each lane a group of products: bit_width(acc) / bit_width(a) of them.
+struct DotInstruction {
+  DType a, b, acc;
+  int lanes;                   // of the sum
+  std::string_view intrinsic;  // of LLVM
+  std::string_view element;    // what its operands are vectors of, in LLVM
+  bool adds;                   // to a first operand
+};
 
 // Of a device that runs a kernel as groups of work items; those of a group share memory and meet at barriers.
 struct WorkGroupLimits {
@@ -38,6 +49,8 @@ struct Target {
   int64_t l2_bytes = 1 << 20;    // of one core
   int64_t l3_bytes = 8 << 20;    // shared
 
+  std::vector<DotInstruction> dots;  // widest first
+
   // ALU ops the renderer prints; codegen decomposes the others.
   OpSet native_ops;
   uint32_t dtypes = 0;  // bit i: DType i can be loaded, stored and computed with
@@ -49,16 +62,20 @@ struct Target {
   bool supports_dtype(DType d) const { return (dtypes >> static_cast<int>(d)) & 1; }
   // Lanes of one vector register.
   int lanes(DType d) const { return static_cast<int>(vector_bits / 8 / item_size(d)); }
+  // The widest dot instruction of these types, or null.
+  const DotInstruction* dot(DType a, DType b, DType acc) const;
   // All of the above as text: equal keys mean equal code.
   std::string key() const;
 };
 
 // `t` without the dtypes that the knob EMULATED_DTYPES names: narrow floats, and "long" for both 64-bit
-// integers and float64. UserError for other names.
+// integers and float64 (UserError for other names); and, with DOT=0, without dot instructions.
 Target without_emulated(Target t);
 
 // The machine we run on, for each language.
 Target llvm_target();
+// Every dot instruction there is, of any number of lanes.
+std::vector<DotInstruction> all_dots();
 Target c_target();
 // What every OpenCL device with 64-bit floats can do; a device states its own limits.
 Target opencl_target();

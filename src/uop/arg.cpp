@@ -17,8 +17,9 @@ struct AxisRow {
 constexpr AxisRow kAxisRows[] = {
     {"Outer", 'O'},       {"Global", 'g'}, {"Thread", 't'}, {"Loop", 'L'},   {"Local", 'l'},
     {"GroupReduce", 'G'}, {"Reduce", 'R'}, {"Upcast", 'u'}, {"Unroll", 'r'}, {"Vector", 'v'},
+    {"Dot", 'd'},
 };
-static_assert(std::size(kAxisRows) == static_cast<size_t>(AxisType::Vector) + 1);
+static_assert(std::size(kAxisRows) == static_cast<size_t>(AxisType::Dot) + 1);
 
 template <class T>
 bool same_payload(const T& a, const T& b) {

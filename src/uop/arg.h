@@ -27,6 +27,7 @@ enum class AxisType : uint8_t {
   Upcast,  // unrolled over outputs
   Unroll,  // unrolled inside a reduction
   Vector,  // the lanes of vector registers
+  Dot,     // the products that a dot instruction sums into one lane
 };
 std::string_view axis_name(AxisType t);  // "Global", …
 char axis_letter(AxisType t);
@@ -97,7 +98,8 @@ enum class ActionKind : uint8_t {
   Swap,
   Stage,
   Merge,
-  Block
+  Block,
+  TensorCore
 };
 struct Action {
   ActionKind kind;

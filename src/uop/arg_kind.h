@@ -45,6 +45,7 @@ constexpr ArgRule arg_rule(Op op) {
 constexpr int min_sources(Op op) {
   if (info(op).arity >= 0) return info(op).arity;
   switch (op) {
+    case Op::Dot: return 3;
     case Op::Multi:
     case Op::Store: return 2;
     case Op::Call:
@@ -62,10 +63,11 @@ constexpr int min_sources(Op op) {
 inline constexpr std::array<std::string_view, 4> kAddrSpaceNames = {"Global", "Local", "Reg", "Alu"};
 static_assert(static_cast<size_t>(AddrSpace::Alu) + 1 == kAddrSpaceNames.size());
 
-inline constexpr std::array<std::string_view, 12> kActionKindNames = {
+inline constexpr std::array<std::string_view, 13> kActionKindNames = {
     "Upcast", "Unroll", "Vector", "Thread", "Local", "Group",
-    "Tile",   "PadTo",  "Swap",   "Stage",  "Merge", "Block"};
-static_assert(static_cast<size_t>(ActionKind::Block) + 1 == kActionKindNames.size());
+    "Tile",   "PadTo",  "Swap",   "Stage",  "Merge", "Block",
+    "TensorCore"};
+static_assert(static_cast<size_t>(ActionKind::TensorCore) + 1 == kActionKindNames.size());
 
 constexpr std::string_view addr_space_name(AddrSpace s) { return kAddrSpaceNames[static_cast<size_t>(s)]; }
 constexpr std::string_view action_kind_name(ActionKind k) { return kActionKindNames[static_cast<size_t>(k)]; }

@@ -93,6 +93,17 @@ const Shape* movement_shape(Op op, std::span<const UOp> srcs, const Arg& arg) {
   }
 }
 
+// A lane takes 32 bits of an operand; operands of that many stand for every lane.
+const Shape* dot_shape(std::span<const UOp> srcs) {
+  if (!srcs[0].shape().empty()) return srcs[0].node()->shape;
+  for (const UOp& s : srcs.subspan(1, 2)) {
+    const int64_t group = 32 / bit_width(s.dtype());
+    if (!s.shape().empty() && !(s.shape()[0] == SInt(group)))
+      return intern_shape(Shape{floordiv(s.shape()[0], SInt(group))});
+  }
+  return scalar_shape();
+}
+
 const Shape* stage_shape(std::span<const UOp> srcs) {
   Shape out;
   for (const UOp& r : srcs.subspan(1)) out.push_back(r.op() == Op::Range ? SInt(r.src(0)) : SInt(1));
@@ -172,6 +183,7 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
     case Op::Index: return index_shape(srcs);
     case Op::Bitcast: return bitcast_shape(dtype, srcs[0]);
     case Op::Reduce: return reduce_shape(srcs[0], std::get<ReduceArg>(arg));
+    case Op::Dot: return dot_shape(srcs);
     case Op::Stage: return stage_shape(srcs);
     case Op::Result: return called_value(srcs[0], arg).node()->shape;
     case Op::Multi: return multi_shape(srcs, arg);

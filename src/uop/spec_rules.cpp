@@ -18,7 +18,7 @@ constexpr OpSet without(OpSet s, const OpSet& o) {
 constexpr OpSet kShifts = {Op::Shl, Op::Shr};
 constexpr OpSet kArithmetic = without(kAluOps, ops_with(kComparison) | kShifts);
 constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  Op::Bitcast,
-                                            Op::Range, Op::Special, Op::Const, Op::Reduce};
+                                            Op::Range, Op::Special, Op::Const, Op::Reduce, Op::Dot};
 constexpr OpSet kAccesses = {Op::Load, Op::Store}, kStorage = {Op::Param, Op::Buffer};
 constexpr OpSet kAfterTargets =
     kMovementOps | kStorage |
@@ -99,6 +99,21 @@ bool boxes_fit(const UOp& u) {
     if (offset[i].value() < 0 || inner < 0 || offset[i].value() > outer - inner) return false;
   }
   return true;
+}
+
+// Which numbers an operand holds; bfloat16 may be there by its bits.
+bool dot_form(const UOp& u) {
+  const DType a = u.src(1).dtype(), b = u.src(2).dtype();
+  const bool integers = (a == DType::UInt8 && b == DType::Int8) || (a == DType::Int16 && b == DType::Int16);
+  const bool floats = a == b && (a == DType::BFloat16 || a == DType::UInt16);
+  if (u.dtype() != (integers ? DType::Int32 : DType::Float32) || !(integers || floats)) return false;
+  if (!each(u.srcs().subspan(3), is_range)) return false;
+  const int64_t group = 32 / bit_width(a), lanes = is_scalar(u) ? 1 : u.shape()[0].value();
+  return (is_scalar(u.src(0)) || u.src(0).node()->shape == u.node()->shape) &&
+         each(u.srcs().subspan(1, 2), [&](const UOp& s) {
+           if (is_scalar(s)) return true;
+           return s.shape()[0] == SInt(group) || s.shape()[0] == SInt(group * lanes);
+         });
 }
 
 bool is_vector(const Node* range) { return std::get<RangeArg>(range->arg).type == AxisType::Vector; }
@@ -263,6 +278,9 @@ const SpecRule kRules[] = {
      [](U u) { return have_lanes_of(u.srcs().subspan(1), u.src(0)); }},
     {kK, of(Op::Reduce), "a Reduce in a kernel is over Ranges",
      [](U u) { return u.arg_as<ReduceArg>().n_axes == 0; }},
+    {kK | kP, of(Op::Dot), "operands of a Dot are uint8 and int8, both int16 or both bfloat16, a group of them a lane",
+     dot_form},
+    {kP, of(Op::Dot), "the groups of a Dot are lanes", [](U u) { return u.n_srcs() == 3; }},
     {kK, of(Op::Sink), "every loop is closed, except one that becomes lanes",
      [](U u) { return std::all_of(u.ranges().begin(), u.ranges().end(), is_vector); }},
 };
@@ -278,6 +296,7 @@ constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorag
 constexpr OpSet kKernelOps = kAluOps | kStorage | kAccesses |
                              OpSet{Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack, Op::Index,
                                    Op::Shrink,  Op::Range, Op::End,     Op::Reduce,  Op::After, Op::Group,
+                                   Op::Dot,
                                    Op::Noop,    Op::Sink,  Op::Barrier, Op::If,      Op::EndIf};
 
 }  // namespace

@@ -130,6 +130,7 @@ size_t first_closed(const Node* n) {
     case Op::Reduce:
     case Op::End:
     case Op::Stage: return 1;
+    case Op::Dot: return 3;
     default: return n->n_srcs;
   }
 }

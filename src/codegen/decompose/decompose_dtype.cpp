@@ -3,6 +3,7 @@
 #include "uop/number_formats.h"
 #include "uop/rebuild.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -157,6 +158,8 @@ class Emulation {
       if (u.n_srcs() > 2) srcs.push_back(of(u.src(2)));
       return u.with_srcs({srcs.data(), srcs.size()});
     }
+    if (u.op() == Op::Dot && is_emulated(u.src(1).dtype()))
+      return u.with_srcs(std::array{of(u.src(0)), stored(u.src(1)), stored(u.src(2))});
     if (u.op() == Op::Bitcast && is_emulated(u.src(0).dtype())) return bitcast(stored(u.src(0)), u.dtype());
     if (u.op() == Op::Cast) return visit_cast(u);
     return done_.over_sources(u);

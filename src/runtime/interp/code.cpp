@@ -85,6 +85,7 @@ class Resolver {
   void cast(const UOp& u) { add_value(StepKind::Cast, u, {operand(u.src(0))}); }
   void bitcast(const UOp& u) { add_value(StepKind::Bitcast, u, {operand(u.src(0))}).from = u.src(0).dtype(); }
   void alu(const UOp& u) {
+    if (u.op() == Op::Dot) return dot(u);
     CHECK(is_alu(u.op()), "{}: {} has no place in a linear program", out_.name, op_name(u.op()));
     SmallVec<Operand, 3> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(operand(s));
@@ -92,6 +93,25 @@ class Resolver {
   }
 
  private:
+  // Its operands get a group of lanes for each lane of the result.
+  void dot(const UOp& u) {
+    const int64_t group = 32 / bit_width(u.src(1).dtype()), n = std::max<int64_t>(lanes_of(u), 1);
+    SmallVec<Operand, 3> srcs{operand(u.src(0))};
+    for (const UOp& s : u.srcs().subspan(1)) {
+      const Operand from = operand(s);
+      const auto wrap = static_cast<int32_t>(std::max<int64_t>(lanes_of(s), 1));
+      Step gather{};
+      gather.kind = StepKind::Gather;
+      gather.lanes = static_cast<int32_t>(n * group);
+      gather.at = static_cast<int32_t>(out_.values.size());
+      out_.values.resize(out_.values.size() + static_cast<size_t>(gather.lanes));
+      for (int32_t i = 0; i < gather.lanes; i++) gather.srcs.push_back({from.at + i % wrap, 0});
+      srcs.push_back({gather.at, 1});
+      out_.steps.push_back(std::move(gather));
+    }
+    add_value(StepKind::Dot, u, std::move(srcs)).from = u.src(1).dtype();
+  }
+
   void add_memory(const UOp& u, bool is_scratch) {
     const bool known = is_image(u) || (u.has_shape() && u.ndim() == 1 && u.shape()[0].is_const());
     CHECK(known || !is_scratch, "{}: scratch of unknown size", out_.name);

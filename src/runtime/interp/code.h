@@ -18,6 +18,7 @@ enum class StepKind : uint8_t {
   CloseLoop,  // count up the loop variable of the step `jump`, and back to behind it until its end
   Skip,       // to `jump` where source 0 is false
   Alu,
+  Dot,
   Cast,
   Bitcast,
   Gather,  // lanes picked from the sources' lanes: Stack, lane Index
@@ -35,7 +36,7 @@ struct Step {
   StepKind kind;
   Op op = Op::Noop;
   DType dtype = DType::Void;
-  DType from = DType::Void;  // Bitcast: type of the source
+  DType from = DType::Void;  // Bitcast: type of the source; Dot: of source 1
   int32_t at = 0;            // first lane of the result
   int32_t lanes = 1;
   int32_t jump = 0;           // a step

@@ -94,6 +94,7 @@ class Run {
         if (!at(s.srcs[0]).as_bool()) return static_cast<size_t>(s.jump);
         break;
       case StepKind::Alu: alu(s); break;
+      case StepKind::Dot: dot(s); break;
       case StepKind::Cast:
         for (int32_t i = 0; i < s.lanes; i++) result(s, i) = cast_scalar(at(s.srcs[0], i), s.dtype);
         break;
@@ -115,6 +116,27 @@ class Run {
       std::optional<Scalar> value = eval(s.op, s.dtype, {operands, n});
       if (!value) no_value(s, {operands, n});
       result(s, lane) = *value;
+    }
+  }
+
+  // Sums of floats are rounded once.
+  void dot(const Step& s) {
+    const auto number = [&](const Scalar& v) {
+      return s.from == DType::UInt16 ? decode(static_cast<uint64_t>(v.as_int()), DType::BFloat16) : v;
+    };
+    const int32_t group = 32 / bit_width(s.from);
+    for (int32_t lane = 0; lane < s.lanes; lane++) {
+      const Scalar start = at(s.srcs[0], lane);
+      double real = start.as_double();
+      int128 whole = is_int(s.dtype) ? start.as_int() : 0;
+      for (int32_t i = lane * group; i < (lane + 1) * group; i++) {
+        const Scalar a = number(at(s.srcs[1], i)), b = number(at(s.srcs[2], i));
+        if (is_int(s.dtype))
+          whole += a.as_int() * b.as_int();
+        else
+          real += a.as_double() * b.as_double();
+      }
+      result(s, lane) = cast_scalar(is_int(s.dtype) ? Scalar(whole) : Scalar(real), s.dtype);
     }
   }
 

@@ -17,6 +17,7 @@ Target interp_target() {
     if (has_eval(static_cast<Op>(i))) t.native_ops.insert(static_cast<Op>(i));
   for (int i = 0; i < kNumDTypes; i++)
     if (static_cast<DType>(i) != DType::Void && !is_weak(static_cast<DType>(i))) t.dtypes |= 1u << i;
+  t.dots = all_dots();
   return t;
 }
 
