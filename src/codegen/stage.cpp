@@ -16,14 +16,16 @@ namespace {
 
 bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread || t == AxisType::Global; }
 
-// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch.
+// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch, and after it what
+// a dot instruction sums into one of them.
 std::vector<UOp> inner_ranges(const UOp& load) {
-  std::vector<UOp> out, vectors;
+  std::vector<UOp> out, vectors, dots;
   for (const Node* r : load.ranges()) {
     const AxisType t = std::get<RangeArg>(r->arg).type;
-    if (!is_outer(t)) (t == AxisType::Vector ? vectors : out).emplace_back(r);
+    if (!is_outer(t)) (t == AxisType::Vector ? vectors : t == AxisType::Dot ? dots : out).emplace_back(r);
   }
   out.insert(out.end(), vectors.begin(), vectors.end());
+  out.insert(out.end(), dots.begin(), dots.end());
   return out;
 }
 
@@ -254,7 +256,16 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   std::vector<UOp> copied;
   std::vector<RangeChange> changes;
   for (const UOp& r : inner) {
-    copied.push_back(range(size_of(r), next++, copy_type(r)));
+    const bool is_dot = r.range().type == AxisType::Dot;
+    const AxisType type = is_dot || r.range().type == AxisType::Vector ? AxisType::Vector : copy_type(r);
+    if (is_dot && !copied.empty() && copied.back().range().type == AxisType::Vector) {  // lanes for both
+      const UOp &lanes = changes.back().from, all = range(size_of(lanes) * size_of(r), next++, type);
+      changes.back() = {lanes, all / size_of(r), {all}};
+      changes.push_back({r, all % size_of(r), {}});
+      copied.back() = all;
+      continue;
+    }
+    copied.push_back(range(size_of(r), next++, type));
     changes.push_back({r, copied.back(), {copied.back()}});
   }
   // The slot is unique in the body: range ids only grow.

@@ -194,6 +194,26 @@ const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount) {
   return nullptr;
 }
 
+std::optional<Interleaved> interleaved_in(const UOp& index, int64_t item_size) {
+  const UOp r = item_size == 1 || item_size == 2 ? open_axis(index, AxisType::Vector) : UOp();
+  if (!r) return {};
+  Interleaved out{{}, 4 / item_size, r.src(0).value().as_i64() / (4 / item_size), 0};
+  const UOp run = r / out.n_runs, turn = r % out.n_runs;
+  bool has_run = false;
+  for (const UOp& t : split_operands(index, Op::Add)) {
+    if (!is_open(t, r))
+      out.base = out.base ? out.base + t : t;
+    else if (t == run && !has_run)
+      has_run = true;
+    else if (t.op() == Op::Mul && t.src(0) == turn && t.src(1).is_const() && !out.stride)
+      out.stride = t.src(1).value().as_i64();
+    else
+      return {};
+  }
+  if (!out.base) out.base = constant(0);
+  return has_run && out.stride ? std::optional(out) : std::nullopt;
+}
+
 UOp to_dots(const UOp& body, const Target& target) {
   Rebuilt done;
   return done.walk(toposort(body), [&](const UOp& u) {

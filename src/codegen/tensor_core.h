@@ -11,9 +11,20 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <optional>
+
 namespace lathe {
 
 // Why `amount` steps of `axis` can be no Dot range, or null.
 const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount);
+
+// An index whose lanes step through several contiguous runs by turns: base + r / n_runs + r % n_runs * stride
+// for the open Vector range r of n_runs * lanes steps, where a turn is 32 bits. What packing for a dot
+// instruction reads.
+struct Interleaved {
+  UOp base;
+  int64_t n_runs, lanes, stride;
+};
+std::optional<Interleaved> interleaved_in(const UOp& index, int64_t item_size);
 
 }  // namespace lathe

@@ -1,5 +1,6 @@
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
+#include "codegen/tensor_core.h"
 #include "renderer/program.h"
 #include "uop/rebuild.h"
 
@@ -22,6 +23,8 @@ class Vectorizer {
       return stack(lanes);
     }
     if (u.op() == Op::Index && is_memory(u.src(0))) return visit_access(u);
+    if (u.op() == Op::Load && u.n_srcs() == 1 && u.src(0).op() == Op::Index)
+      if (const auto runs = interleaved_in(u.src(0).src(1), item_size(u.dtype()))) return visit_interleaved(u, *runs);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
       if (!((u.op() == Op::End || u.op() == Op::Dot) && s.op() == Op::Range && s.range().type == AxisType::Vector))
@@ -47,6 +50,20 @@ class Vectorizer {
     const UOp base = of(linear->base);
     const UOp lanes = constant(r.src(0).value());
     return UOp::make(Op::Shrink, {of(u.src(0)), stack({&base, 1}), stack({&lanes, 1})});
+  }
+
+  // The runs one by one; a lane of 32 bits gets an element of each.
+  UOp visit_interleaved(const UOp& u, const Interleaved& runs) {
+    const DType code = item_size(u.dtype()) == 1 ? DType::UInt8 : DType::UInt16;
+    const UOp base = of(runs.base), buffer = of(u.src(0).src(0));
+    UOp words;
+    for (int64_t i = 0; i < runs.n_runs; i++) {
+      const UOp run = lathe::load(elements_from(buffer, runs.lanes, base + i * runs.stride));
+      const UOp word = cast(bitcast(run, code), DType::UInt32);
+      const UOp count = constant(DType::UInt32, Scalar(i * bit_width(code)));
+      words = words ? words | (word << count) : word;
+    }
+    return bitcast(words, u.dtype());
   }
 
   Rebuilt done_;
