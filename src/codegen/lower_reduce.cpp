@@ -35,7 +35,19 @@ class ReduceLowering {
   }
 
  private:
-  // Members share loops, outer ranges and vector shape.
+  // Where a reduction is computed. One in a loop of another reduction is inside all that is around that loop,
+  // whether it depends on it or not.
+  static RangeSet surroundings(const UOp& reduce) {
+    RangeSet out = reduce.ranges();
+    if (open_axis(reduce, AxisType::Reduce))
+      std::erase_if(out, [](const Node* r) {
+        const AxisType t = UOp(r).range().type;
+        return t != AxisType::Reduce && t != AxisType::Vector;
+      });
+    return out;
+  }
+
+  // Members share loops, surroundings and vector shape.
   struct Group {
     std::vector<UOp> members;
   };
@@ -70,7 +82,7 @@ class ReduceLowering {
     for (const UOp& r : reduces) {
       std::vector<const Node*> loops;
       for (const UOp& s : r.srcs().subspan(1)) loops.push_back(s.node());
-      Group& g = groups[{loops, r.ranges()}];
+      Group& g = groups[{loops, surroundings(r)}];
       if (g.members.empty()) order.push_back(&g);
       g.members.push_back(r);
     }
