@@ -1,6 +1,7 @@
 #include "codegen/actions.h"
 
 #include "codegen/kernel_parts.h"
+#include "codegen/lanes.h"
 #include "codegen/stage.h"
 #include "codegen/tensor_core.h"
 #include "uop/arg_kind.h"
@@ -83,6 +84,19 @@ void check_vector(const UOp& body, const UOp& r, const Action& a) {
       if (is_open(u.src(0), r) && is_open(u.src(0), other)) illegal(a, "a loop nest has one vector axis");
     }
   }
+}
+
+// Lanes of two axes that are closed together are lanes of one.
+UOp vector_axis(const UOp& body, const UOp& r, int64_t amount, const Action& a) {
+  const UOp beside = lanes_beside(body, r);
+  if (amount * (beside ? beside.src(0).value().as_i64() : 1) > kMaxLanes) illegal(a, "more than 128 lanes");
+  if (!beside) check_vector(body, r, a);
+  const UOp out = split_axis(body, r, amount, AxisType::Vector, true);
+  if (!beside) return hoist_lanes(out);
+  for (const UOp& lanes : kernel_axes(out))
+    if (lanes.range().type == AxisType::Vector && !(lanes == beside) && lanes_beside(out, lanes) == beside)
+      return merge_lanes(out, lanes, beside);
+  return out;
 }
 
 // Work items that share a reduction share all of it, and their number is the same for all reductions.
@@ -255,9 +269,7 @@ UOp apply_action(const UOp& body, const Action& a) {
     case ActionKind::Vector:
       if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce))
         illegal(a, "not a plain loop");
-      if (amount > kMaxLanes) illegal(a, "more than 128 lanes");
-      check_vector(body, r, a);
-      return record(split_axis(body, r, amount, AxisType::Vector, true), a);
+      return record(vector_axis(body, r, amount, a), a);
     case ActionKind::TensorCore:
       if (const char* why = why_no_dot(body, r, amount)) illegal(a, why);
       return record(split_axis(body, r, amount, AxisType::Dot, true), a);

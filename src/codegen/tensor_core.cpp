@@ -38,11 +38,13 @@ Interval bounds_of(const UOp& u) {
 }
 
 // Offsets go to the factor that is shared by all lanes: the other one's sum is then shared by all that this
-// one is multiplied with. Of two alike, to the one that comes closer to 0.
+// one is multiplied with. Of two alike, to the one that comes closer to 0, or else that is read more often.
 bool takes_offset(const UOp& x, const UOp& y) {
   const bool wide_x = static_cast<bool>(open_axis(x, AxisType::Vector)),
              wide_y = static_cast<bool>(open_axis(y, AxisType::Vector));
-  return wide_x != wide_y ? wide_y : bounds_of(x).lo >= bounds_of(y).lo;
+  if (wide_x != wide_y) return wide_y;
+  const int64_t lo_x = bounds_of(x).lo, lo_y = bounds_of(y).lo;
+  return lo_x != lo_y ? lo_x > lo_y : trips_of(x) >= trips_of(y);
 }
 
 std::optional<Match> match_bytes(UOp x, UOp y) {
