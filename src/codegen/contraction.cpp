@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <unordered_set>
 
@@ -20,9 +21,10 @@ int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; 
 
 // Costs in cycles of a core that starts two vector operations and two loads a cycle.
 constexpr double kPerOperation = 0.5, kPerLoad = 0.5;
-constexpr double kPerPanelLoad = 1.5;    // from the second cache
-constexpr double kNotHidden = 0.15;      // the share of the loads' time that operations do not cover
+constexpr double kPerPanelLoad = 2.5;    // from the second cache
+constexpr double kNotHidden = 0.3;       // the share of the loads' time that operations do not cover
 constexpr double kMinCyclesPerStep = 4;  // latency of an addition to one accumulator
+constexpr double kLine = 64, kPerLine = 1.5;  // bytes of a line, cycles to get one
 constexpr double kGatedScalarLoad = 4;   // a branch
 // A vector of a panel: from rows, from rows under gates, lane by lane.
 constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 3;
@@ -44,6 +46,8 @@ struct Operand {
 struct Access {
   bool on_lanes, on_rows, is_row, is_gated, may_alias;
   double item_bytes, other_uses;  // steps of the other output loops that read the same
+  double row_bytes;               // from row to row
+  double steps_a_line;            // of the reduction, in one line of a cache
 };
 
 // Reductions over the same loops, and what they load.
@@ -212,7 +216,7 @@ class Contraction {
     for (Sums& s : sums_) {
       accumulators = std::max(accumulators, s.reduces.size());
       s.accesses.clear();
-      for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, t));
+      for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
     stores_ = row_stores_ = 0;
     for (const UOp& u : toposort(body_)) {
@@ -264,8 +268,9 @@ class Contraction {
                      (tiles_a_panel * a.other_uses);
       } else if (a.on_rows) {
         loads += rows * (a.is_gated ? kGatedScalarLoad : kPerLoad);
-        constexpr int64_t kWays = 8;
-        if (a.may_alias && t.rows > kWays) loads += rows * kPerLoad;
+        constexpr double kWays = 8;  // of the first cache, less some for others
+        if (rows > kWays && a.row_bytes >= kLine) loads += (rows - kWays) * (a.may_alias ? 2 : 1);
+        loads += kPerLine * std::min(rows, rows * a.row_bytes / kLine + 1) / a.steps_a_line;
       } else {
         loads += kPerLoad;
       }
@@ -273,13 +278,27 @@ class Contraction {
     return s.steps * (std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads);
   }
 
-  Access access_of(const Operand& o, const Tile& t) const {
+  static double steps_a_line(const Operand& o, const Sums& s) {
+    const auto loops = s.reduces[0].srcs().subspan(1);
+    int64_t reach = 0, steps = 1;
+    for (size_t k = loops.size(); k-- > 0;) {
+      const auto stride = o.stride(loops[k]);
+      if (!stride || (reach ? *stride != reach : *stride < 1)) break;
+      reach = *stride * size_of(loops[k]);
+      steps *= size_of(loops[k]);
+    }
+    const double a_step = static_cast<double>(reach * item_size(o.load.dtype())) / static_cast<double>(steps);
+    return a_step > 0 ? std::clamp(kLine / a_step, 1.0, static_cast<double>(steps)) : 1;
+  }
+
+  Access access_of(const Operand& o, const Sums& s, const Tile& t) const {
     // Rows whose distance is a multiple of a page's half fall into the same few sets of the first cache.
     constexpr int64_t kHalfPage = 2048;
     const auto on_rows = o.stride(t.rows_axis), on_lanes = o.stride(t.lanes_axis);
     const auto bytes = item_size(o.load.dtype());
     Access a{o.depends_on(t.lanes_axis), o.depends_on(t.rows_axis), on_lanes == 1, o.is_gated,
-             on_rows && *on_rows && *on_rows * bytes % kHalfPage == 0, static_cast<double>(bytes), 1};
+             on_rows && *on_rows && *on_rows * bytes % kHalfPage == 0, static_cast<double>(bytes), 1,
+             on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine, steps_a_line(o, s)};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));
@@ -431,8 +450,29 @@ class Contraction {
     constexpr int64_t kMostCopies = 128;
     if (axes_.empty() || !is_plain_reduce(axes_.back())) return;
     const int64_t size = size_of(axes_.back());
-    for (int64_t n : {4, 3, 2})
-      if (size % n == 0 && copies * n <= kMostCopies) return act(ActionKind::Unroll, axes_.back().range().id, n);
+    for (const int64_t n : {4, 3, 2})
+      if (size % n == 0 && copies * n <= kMostCopies && !steps_share_loads(axes_.back(), n))
+        return act(ActionKind::Unroll, axes_.back().range().id, n);
+  }
+  // Whether `n` steps load the same elements for different rows: compilers would keep them in registers that
+  // are needed for sums.
+  bool steps_share_loads(const UOp& step, int64_t n) const {
+    std::vector<UOp> rows;
+    for (const UOp& r : axes_)
+      if (r.range().type == AxisType::Upcast) rows.push_back(r);
+    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
+      if (u.op() != Op::Load || u.src(0).op() != Op::Index || open_axis(u, AxisType::Vector)) return false;
+      const auto by_step = linear_in(u.src(0).src(1), step);
+      if (!by_step || !by_step->stride) return false;
+      return std::ranges::any_of(rows, [&](const UOp& r) {
+        const auto by_row = linear_in(u.src(0).src(1), r);
+        if (!by_row || !by_row->stride) return false;
+        for (int64_t i = 1; i < size_of(r); i++)
+          if (by_row->stride * i % by_step->stride == 0 && std::abs(by_row->stride * i / by_step->stride) < n)
+            return true;
+        return false;
+      });
+    });
   }
 
   UOp body_;

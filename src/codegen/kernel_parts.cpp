@@ -14,13 +14,6 @@ SmallVec<UOp, 8> joined(const UOp& first, std::span<const UOp> rest) {
   return out;
 }
 
-// Coefficient of `r` in one product term, or nothing.
-std::optional<int64_t> coefficient(const UOp& term, const UOp& r) {
-  if (term == r) return 1;
-  if (term.op() == Op::Mul && term.src(0) == r && term.src(1).is_const()) return term.src(1).value().as_i64();
-  return {};
-}
-
 }  // namespace
 
 bool is_open(const UOp& u, const UOp& range) {
@@ -115,17 +108,20 @@ void for_each_combination(std::span<const UOp> ranges, FunctionRef<void(std::spa
 
 std::optional<Linear> linear_in(const UOp& index, const UOp& r) {
   if (!is_open(index, r)) return Linear{index, 0};
-  Linear out{{}, 0};
-  for (const UOp& t : split_operands(index, Op::Add)) {
-    if (!is_open(t, r))
-      out.base = out.base ? out.base + t : t;
-    else if (const auto c = coefficient(t, r))
-      out.stride += *c;
-    else
+  std::optional<LinearSum> sum = LinearSum::of(index);
+  if (!sum) return {};
+  int64_t stride = 0;
+  SmallVec<Term, 8> rest;
+  for (const Term& t : sum->terms) {
+    if (t.base == r)
+      stride = static_cast<int64_t>(t.factor);
+    else if (is_open(t.base, r))
       return {};
+    else
+      rest.push_back(t);
   }
-  if (!out.base) out.base = constant(0);
-  return out;
+  sum->terms = std::move(rest);
+  return Linear{sum->to_uop(), stride};
 }
 
 }  // namespace lathe
