@@ -50,11 +50,11 @@ void clauses_of(const UOp& u, double value, std::vector<UOp>& out) {
 // as do the running values of all reductions; both are products of tiles.
 class Blocking {
  public:
-  Blocking(const UOp& store, std::span<const UOp> loops, ChainedReduces chain, const Target& target, int next_id)
+  Blocking(const UOp& store, std::span<const UOp> loops, ChainedReduces chain, const Target& target,
+           int next_id)
       : store_(store), chain_(std::move(chain)), next_id_(next_id), lanes_(target.lanes(DType::Float32)) {
     for (const UOp& l : loops) {
-      const bool is_wide =
-          std::ranges::none_of(chain_.scores, [&](const UOp& s) { return is_open(s, l); });
+      const bool is_wide = std::ranges::none_of(chain_.scores, [&](const UOp& s) { return is_open(s, l); });
       if (!(l == chain_.row)) (is_wide ? wide_ : outer_).push_back(l);
     }
     for (const UOp& w : wide_) width_ *= size_of(w);
@@ -68,15 +68,15 @@ class Blocking {
 
   UOp run() {
     block_ = new_loop((n_rows_ + rows_ - 1) / rows_);
-    first_row_ = n_rows_ % rows_ ? minimum(block_ * rows_, constant(Scalar(n_rows_ - rows_))) : block_ * rows_;
+    first_row_ =
+        n_rows_ % rows_ ? minimum(block_ * rows_, constant(Scalar(n_rows_ - rows_))) : block_ * rows_;
     outer_.push_back(block_);
     start();
     const int64_t whole = n_steps_ / steps_, parts = n_steps_ % steps_ / vector_;
     const UOp step = new_loop(whole);
     take(step * steps_, steps_, {step});
     if (parts) take(constant(Scalar(whole * steps_)), parts * vector_, {});
-    if (n_steps_ % vector_)
-      take(constant(Scalar(whole * steps_ + parts * vector_)), n_steps_ % vector_, {});
+    if (n_steps_ % vector_) take(constant(Scalar(whole * steps_ + parts * vector_)), n_steps_ % vector_, {});
     return close_loops(finish(), outer_);
   }
 
@@ -306,7 +306,8 @@ class Blocking {
       for (size_t k = 0; k < memories.size(); k++)
         map.emplace_back(places[k].first, load(index(now(memories[k]), places[k].second + l.at)));
       for (const auto& [u, at] : row_places_)
-        map.emplace_back(substitute(u, own), load(index(now(row_packs_.at(u.node())), substitute(at, own) + r)));
+        map.emplace_back(substitute(u, own),
+                         load(index(now(row_packs_.at(u.node())), substitute(at, own) + r)));
       const UOp place = index(now(score_at_.at(given.node())), r * steps_ + l.at);
       stores.push_back(lathe::store(place, substitute(s, map)));
     }
@@ -361,8 +362,8 @@ class Blocking {
       map.insert(map.end(), grown.begin(), grown.end());
       map.emplace_back(chain_.row, first_row_ + row);
       map.emplace_back(chain_.step, first + l.at);
-      weighed.push_back(close_loops(
-          lathe::store(index(now(memory), row * steps_ + l.at), substitute(w, map)), l.loops));
+      weighed.push_back(
+          close_loops(lathe::store(index(now(memory), row * steps_ + l.at), substitute(w, map)), l.loops));
     }
     const std::vector<UOp> before = now_;
     now_.insert(now_.end(), weighed.begin(), weighed.end());
@@ -424,9 +425,9 @@ class Blocking {
     const UOp row = new_loop(rows_);
     map.emplace_back(chain_.row, first_row_ + row);
     for (size_t i = 0; i < members_.size(); i++)
-      map.emplace_back(chain_.members[i].reduce,
-                       load(index(now(members_[i].running),
-                                  members_[i].is_wide ? row * width_ + l.at : row)));
+      map.emplace_back(
+          chain_.members[i].reduce,
+          load(index(now(members_[i].running), members_[i].is_wide ? row * width_ + l.at : row)));
     UOp done = substitute(store_, map);
     if (n_rows_ % rows_) {
       const UOp& to = done.src(0);
@@ -468,7 +469,8 @@ UOp block_reductions(const UOp& body, const Target& target) {
     if (!l.src(0).is_const() || l.range().type != AxisType::Loop) return body;
   const std::optional<ChainedReduces> chain = chained_reduces(effect.src(1), loops);
   if (!chain) return body;
-  return simplify(body.with_srcs(SmallVec<UOp, 8>{Blocking(effect, loops, *chain, target, next_range_id(body) + 1).run()}));
+  return simplify(body.with_srcs(
+      SmallVec<UOp, 8>{Blocking(effect, loops, *chain, target, next_range_id(body) + 1).run()}));
 }
 
 }  // namespace lathe

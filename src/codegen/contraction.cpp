@@ -21,11 +21,11 @@ int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; 
 
 // Costs in cycles of a core that starts two vector operations and two loads a cycle.
 constexpr double kPerOperation = 0.5, kPerLoad = 0.5;
-constexpr double kPerPanelLoad = 2.5;    // from the second cache
-constexpr double kNotHidden = 0.3;       // the share of the loads' time that operations do not cover
-constexpr double kMinCyclesPerStep = 4;  // latency of an addition to one accumulator
+constexpr double kPerPanelLoad = 2.5;         // from the second cache
+constexpr double kNotHidden = 0.3;            // the share of the loads' time that operations do not cover
+constexpr double kMinCyclesPerStep = 4;       // latency of an addition to one accumulator
 constexpr double kLine = 64, kPerLine = 1.5;  // bytes of a line, cycles to get one
-constexpr double kGatedScalarLoad = 4;   // a branch
+constexpr double kGatedScalarLoad = 4;        // a branch
 // A vector of a panel: from rows, from rows under gates, lane by lane.
 constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 3;
 constexpr double kStoreRow = 1, kStoreLane = 3;
@@ -227,7 +227,8 @@ class Contraction {
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
       for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
-        if (t.rows * t.vectors * static_cast<int64_t>(accumulators) + t.vectors + 1 > target_.vector_registers)
+        if (t.rows * t.vectors * static_cast<int64_t>(accumulators) + t.vectors + 1 >
+            target_.vector_registers)
           break;
         estimate(t);
         if (t.cost < best_.cost) best_ = t;
@@ -264,7 +265,10 @@ class Contraction {
       } else if (a.on_lanes) {
         const double bytes = vectors * lanes * s.steps * a.item_bytes;
         loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
-        t.packing += s.steps * vectors * (!a.is_row ? kPackLane * lanes : a.is_gated ? kPackGated : kPackRow) /
+        t.packing += s.steps * vectors *
+                     (!a.is_row    ? kPackLane * lanes
+                      : a.is_gated ? kPackGated
+                                   : kPackRow) /
                      (tiles_a_panel * a.other_uses);
       } else if (a.on_rows) {
         loads += rows * (a.is_gated ? kGatedScalarLoad : kPerLoad);
@@ -296,9 +300,15 @@ class Contraction {
     constexpr int64_t kHalfPage = 2048;
     const auto on_rows = o.stride(t.rows_axis), on_lanes = o.stride(t.lanes_axis);
     const auto bytes = item_size(o.load.dtype());
-    Access a{o.depends_on(t.lanes_axis), o.depends_on(t.rows_axis), on_lanes == 1, o.is_gated,
-             on_rows && *on_rows && *on_rows * bytes % kHalfPage == 0, static_cast<double>(bytes), 1,
-             on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine, steps_a_line(o, s)};
+    Access a{o.depends_on(t.lanes_axis),
+             o.depends_on(t.rows_axis),
+             on_lanes == 1,
+             o.is_gated,
+             on_rows && *on_rows && *on_rows * bytes % kHalfPage == 0,
+             static_cast<double>(bytes),
+             1,
+             on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine,
+             steps_a_line(o, s)};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));
@@ -406,8 +416,7 @@ class Contraction {
         best_time = time;
       }
     }
-    if (best >= 0 && best_parts > 1 && best_time < best_.cost)
-      act(ActionKind::Thread, best, best_parts);
+    if (best >= 0 && best_parts > 1 && best_time < best_.cost) act(ActionKind::Thread, best, best_parts);
   }
 
   // Panels are packed where that pays: rows far apart in memory fall into few sets of the caches, and gates

@@ -49,7 +49,8 @@ bool depends_on_all(const UOp& u, const UOp& gate) {
 
 // Where(gate, a * b, 0) is Where(gate, a, 0) * b.
 UOp factored(const UOp& value) {
-  if (value.op() != Op::Where || !value.src(2).is_const(Scalar(0)) || value.src(1).op() != Op::Mul) return value;
+  if (value.op() != Op::Where || !value.src(2).is_const(Scalar(0)) || value.src(1).op() != Op::Mul)
+    return value;
   const UOp& gate = value.src(0);
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   SmallVec<UOp, 8> factors = split_operands(value.src(1), Op::Mul);
@@ -63,7 +64,8 @@ UOp factored(const UOp& value) {
     most = n;
   }
   if (!gated) return value;
-  const bool is_load = is_gated_load(*gated) && contains_all(split_operands(gated->src(0).src(1).src(0), Op::And), gate);
+  const bool is_load =
+      is_gated_load(*gated) && contains_all(split_operands(gated->src(0).src(1).src(0), Op::And), gate);
   if (!is_load) *gated = where(gate, *gated, constant(gated->dtype(), Scalar(0)));
   return join_operands(factors, Op::Mul, {});
 }

@@ -48,8 +48,8 @@ class LaneHoist {
     if (!n) return true;
     const bool sums = u.op() == Op::Reduce && u.arg_as<ReduceArg>().op == Op::Add && is_float(u.dtype());
     if (sums) return outer_.insert(u.node()).second;
-    const bool linear = u.op() == Op::Add || (u.op() == Op::Mul && n == 1) ||
-                        (u.op() == Op::Cast && is_float(u.dtype()));
+    const bool linear =
+        u.op() == Op::Add || (u.op() == Op::Mul && n == 1) || (u.op() == Op::Cast && is_float(u.dtype()));
     return linear && sums_.insert(u.node()).second;
   }
 

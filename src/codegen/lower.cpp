@@ -125,8 +125,7 @@ LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Ac
   // The heuristic sees the loops that are left, and they are the work.
   const UOp shrunk = block_reductions(gate_factors(shrink_ranges(simplify_gates(simplify(body)))), target);
   out.work = estimate(shrunk);
-  const UOp optimised =
-      optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target, actions);
+  const UOp optimised = optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target, actions);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   out.n_cores = static_cast<int>(n_parts(optimised));

@@ -27,10 +27,11 @@ UOp run_passes(const UOp& body, const Target& target, std::span<const Pass> pass
 // that value. For kernel bodies with simplified gates. Shown by test/unit/shrink_ranges_test.cpp.
 UOp shrink_ranges(const UOp& body);
 
-// A kernel of chained reductions (uop/chained_reduces.h) computes them over blocks of rows and steps, in one walk
-// over the steps: scores of a block in scratch, sums over them kept up to date, blocks left out where gates say
-// that they add nothing. The order of every sum is the same for any number of rows and threads. Other kernels,
-// and those of targets with work groups, stay as they are. Shown by test/golden/codegen/block_reductions.txt.
+// A kernel of chained reductions (uop/chained_reduces.h) computes them over blocks of rows and steps, in one
+// walk over the steps: scores of a block in scratch, sums over them kept up to date, blocks left out where
+// gates say that they add nothing. The order of every sum is the same for any number of rows and threads.
+// Other kernels, and those of targets with work groups, stay as they are. Shown by
+// test/golden/codegen/block_reductions.txt.
 UOp block_reductions(const UOp& body, const Target& target);
 
 // In a sum, a selection between a product and 0 becomes one between a factor and 0: that which depends on all
@@ -81,8 +82,8 @@ UOp move_gates(const UOp& sink, const Target& target);
 // Barrier and fold all parts each. Shown by test/golden/codegen/lower_reduce.txt.
 UOp lower_reduces(const UOp& body);
 
-// Of the sums over a Dot range (tensor_core.h) those that an instruction of the target computes become Dots of
-// that range, for the others it becomes an Unroll range. Shown by test/golden/codegen/tensor_core.txt.
+// Of the sums over a Dot range (tensor_core.h) those that an instruction of the target computes become Dots
+// of that range, for the others it becomes an Unroll range. Shown by test/golden/codegen/tensor_core.txt.
 UOp to_dots(const UOp& body, const Target& target);
 
 // After this pass no Dot range is left: a Dot starts with what its sum is added to, and each of its operands

@@ -16,8 +16,8 @@ namespace {
 
 bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread || t == AxisType::Global; }
 
-// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch, and after it what
-// a dot instruction sums into one of them.
+// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch, and after it
+// what a dot instruction sums into one of them.
 std::vector<UOp> inner_ranges(const UOp& load) {
   std::vector<UOp> out, vectors, dots;
   for (const Node* r : load.ranges()) {
@@ -62,7 +62,8 @@ static UOp staged_value(const UOp& body, const UOp& load) {
   UOp value = load, best = load;
   for (;;) {
     const UOp above = user.at(value.node());
-    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || !(above.ranges() == load.ranges())) break;
+    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || !(above.ranges() == load.ranges()))
+      break;
     const bool widens = above.op() == Op::Cast && item_size(above.dtype()) > item_size(above.src(0).dtype());
     value = above;
     if (!widens) best = value;
@@ -144,7 +145,7 @@ std::optional<Slide> slide_of(const UOp& value, const UOp& index, const UOp& out
   }
   if (s.n >= size_of(output) * size_of(step)) return {};
   return over_sum(value, s, range(s.n, next_range_id(sink({&value, 1})), AxisType::Loop)) ? std::optional(s)
-                                                                                           : std::nullopt;
+                                                                                          : std::nullopt;
 }
 
 // What is copied of a load: loops of the copy as they stand in the body, and the sums.
@@ -210,7 +211,8 @@ UOp stage_sliding(const UOp& body, const Slides& s) {
     const int64_t lanes = std::min<int64_t>(slide.n, 64 / item_size(value.dtype()));
     UOp at;
     if (is_last && lanes > 1) {  // neighbours side by side; the last vector overlaps the one before
-      const UOp lane = range(lanes, next++, AxisType::Vector), vector = range((slide.n + lanes - 1) / lanes, next++, AxisType::Loop);
+      const UOp lane = range(lanes, next++, AxisType::Vector),
+                vector = range((slide.n + lanes - 1) / lanes, next++, AxisType::Loop);
       at = maximum(vector * -lanes + (slide.n - lanes), constant(0)) * -1 + (slide.n - lanes) + lane;
       loops.push_back(vector);
       loops.push_back(lane);

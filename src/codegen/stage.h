@@ -4,9 +4,9 @@
 
 namespace lathe {
 
-// Load number `access` (its position in stageable_loads) reads from a scratch copy of what the loops inside its
-// outermost ones touch; the copy is made once for each step of those outer loops. What is computed of the load
-// alone is copied instead. With `slides` > 0 the copy also spans that many of the output loops, from the
+// Load number `access` (its position in stageable_loads) reads from a scratch copy of what the loops inside
+// its outermost ones touch; the copy is made once for each step of those outer loops. What is computed of the
+// load alone is copied instead. With `slides` > 0 the copy also spans that many of the output loops, from the
 // inside out, that a reduction's steps slide along (output + step, a convolution), so that elements which
 // several outputs touch are there once. UserError (Runtime) where that is illegal.
 UOp stage_load(const UOp& body, int access, int slides = 0);

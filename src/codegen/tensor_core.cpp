@@ -27,7 +27,8 @@ struct Operand {
   int64_t offset = 0;
 };
 
-// What a sum of products becomes: Σ a·b, less the same sum with the operand that has an offset replaced by it.
+// What a sum of products becomes: Σ a·b, less the same sum with the operand that has an offset replaced by
+// it.
 struct Match {
   Operand a, b;
 };
@@ -62,7 +63,9 @@ std::optional<Match> match_products(const UOp& r, int64_t group) {
   if (r.arg_as<ReduceArg>().op != Op::Add || r.src(0).op() != Op::Mul) return {};
   const UOp &x = r.src(0).src(0), &y = r.src(0).src(1);
   if (r.dtype() == DType::Float32) {
-    const auto is_wide = [](const UOp& u) { return u.op() == Op::Cast && u.src(0).dtype() == DType::BFloat16; };
+    const auto is_wide = [](const UOp& u) {
+      return u.op() == Op::Cast && u.src(0).dtype() == DType::BFloat16;
+    };
     if (group != 2 || !is_wide(x) || !is_wide(y)) return {};
     return Match{{x.src(0), DType::BFloat16}, {y.src(0), DType::BFloat16}};
   }
@@ -190,7 +193,8 @@ const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount) {
     if (u.op() != Op::Reduce || std::ranges::find(u.srcs().subspan(1), axis) == u.srcs().end()) continue;
     if (dot_range(u)) return "the reduction has a dot axis";
     if (!match_products(u, amount))
-      return "no dot instruction sums this: it has to be int32 products of 4 factors of 8 bits or 2 of 16, or "
+      return "no dot instruction sums this: it has to be int32 products of 4 factors of 8 bits or 2 of 16, "
+             "or "
              "float32 products of 2 that were bfloat16";
   }
   return nullptr;

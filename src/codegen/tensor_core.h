@@ -2,8 +2,8 @@
 // reduction, as a Dot range; passes.h says what becomes of it.
 //
 // A sum of int32 products may use an instruction of uint8 and int8 (4 steps) or of int16 (2 steps) where the
-// bounds of the factors say that they fit. Of two factors with the same sign one moves by an offset, and a sum
-// of the other one alone makes up for it:
+// bounds of the factors say that they fit. Of two factors with the same sign one moves by an offset, and a
+// sum of the other one alone makes up for it:
 //   Σ x·y = Σ (x + 128)·y - Σ 128·y
 // Integers are exact modulo 2^32. A sum of float32 products uses an instruction where both factors were
 // bfloat16 (2 steps). Their products are exact and the sums are float32; an instruction may add a pair before

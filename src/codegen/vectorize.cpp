@@ -24,10 +24,12 @@ class Vectorizer {
     }
     if (u.op() == Op::Index && is_memory(u.src(0))) return visit_access(u);
     if (u.op() == Op::Load && u.n_srcs() == 1 && u.src(0).op() == Op::Index)
-      if (const auto runs = interleaved_in(u.src(0).src(1), item_size(u.dtype()))) return visit_interleaved(u, *runs);
+      if (const auto runs = interleaved_in(u.src(0).src(1), item_size(u.dtype())))
+        return visit_interleaved(u, *runs);
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs())
-      if (!((u.op() == Op::End || u.op() == Op::Dot) && s.op() == Op::Range && s.range().type == AxisType::Vector))
+      if (!((u.op() == Op::End || u.op() == Op::Dot) && s.op() == Op::Range &&
+            s.range().type == AxisType::Vector))
         srcs.push_back(of(s));
     if (u.op() == Op::End && srcs.size() == 1) return srcs[0];
     if ((u.op() == Op::Load || u.op() == Op::Store) && srcs.size() == 3)

@@ -88,7 +88,8 @@ class LlvmWriter {
   std::string compare(const UOp& u, int64_t n);
   void dot(const UOp& u);
   std::string words(const UOp& u, int64_t group, int64_t n);
-  std::string lanes_from(const std::string& x, const std::string& vector, int64_t n, int64_t first, int64_t count);
+  std::string lanes_from(const std::string& x, const std::string& vector, int64_t n, int64_t first,
+                         int64_t count);
   std::string converted(const UOp& u, int64_t n);
   std::string call(const std::string& intrinsic, DType d, int64_t n, std::initializer_list<std::string> args);
 

@@ -142,9 +142,9 @@ class Assigner {
       if (!srcs[i].has_shape()) continue;
       const bool grows =
           (u.op() == Op::Expand || is_alu(u.op())) && !(prod(srcs[i].shape()) == prod(u.shape()));
-      demands_[srcs[i].node()].push_back(
-          {source_coords(u, at, i), above.ended || grows,
-           above.padded || (u.op() == Op::Pad && !above.summed), above.summed || u.op() == Op::Reduce});
+      demands_[srcs[i].node()].push_back({source_coords(u, at, i), above.ended || grows,
+                                          above.padded || (u.op() == Op::Pad && !above.summed),
+                                          above.summed || u.op() == Op::Reduce});
     }
     plan_.ranges.emplace(u.node(), std::move(at));
   }
@@ -317,7 +317,7 @@ class LoopSharing {
   RangePlan& plan_;
   std::unordered_map<const Node*, Loop> loops_;
   std::unordered_map<const Node*, const Node*> reduce_of_;  // whose Ranges they are
-  std::unordered_map<const Node*, Surroundings> around_;  // of kept values
+  std::unordered_map<const Node*, Surroundings> around_;    // of kept values
 };
 
 }  // namespace

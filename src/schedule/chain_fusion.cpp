@@ -31,8 +31,7 @@ UOp widened(const UOp& value) {
     if (u.op() == Op::Bitcast || u.op() == Op::Index) return u;
     if (u.op() == Op::Load) return is_narrow(u.dtype()) ? cast(u, DType::Float32) : u;
     if (u.is_const()) return is_narrow(u.dtype()) ? constant(DType::Float32, u.value()) : u;
-    if (u.op() == Op::Cast)
-      return cast(wide.of(u.src(0)), is_narrow(u.dtype()) ? DType::Float32 : u.dtype());
+    if (u.op() == Op::Cast) return cast(wide.of(u.src(0)), is_narrow(u.dtype()) ? DType::Float32 : u.dtype());
     return wide.over_sources(u);
   });
   return cast(out, value.dtype());
@@ -105,16 +104,17 @@ void ChainFusion::settle(std::vector<DraftKernel>& kernels) {
       for (size_t i = 0; i < kernels.size(); i++) {
         const auto f = fused.find(i);
         if (is_left[i])
-          for (const auto& a : f == fused.end() ? kernels[i].reads : f->second.reads) read.insert(a.buffer.node());
+          for (const auto& a : f == fused.end() ? kernels[i].reads : f->second.reads)
+            read.insert(a.buffer.node());
       }
       for (const auto& [buffer, r] : remembered_) is_left[r.kernel] = read.contains(buffer);
       before = std::exchange(left, static_cast<size_t>(std::ranges::count(is_left, true)));
     }
     // What is in memory anyway is read from there.
     again = std::erase_if(fused, [&](const auto& f) {
-      return std::ranges::any_of(forms_.at(f.first).dissolved,
-                                 [&](const Node* b) { return is_left[remembered_.at(b).kernel]; });
-    }) > 0;
+              return std::ranges::any_of(forms_.at(f.first).dissolved,
+                                         [&](const Node* b) { return is_left[remembered_.at(b).kernel]; });
+            }) > 0;
   }
   std::vector<DraftKernel> out;
   for (size_t i = 0; i < kernels.size(); i++) {

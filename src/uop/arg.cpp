@@ -15,9 +15,8 @@ struct AxisRow {
 
 // In the order of AxisType.
 constexpr AxisRow kAxisRows[] = {
-    {"Outer", 'O'},       {"Global", 'g'}, {"Thread", 't'}, {"Loop", 'L'},   {"Local", 'l'},
-    {"GroupReduce", 'G'}, {"Reduce", 'R'}, {"Upcast", 'u'}, {"Unroll", 'r'}, {"Vector", 'v'},
-    {"Dot", 'd'},
+    {"Outer", 'O'},  {"Global", 'g'}, {"Thread", 't'}, {"Loop", 'L'},   {"Local", 'l'}, {"GroupReduce", 'G'},
+    {"Reduce", 'R'}, {"Upcast", 'u'}, {"Unroll", 'r'}, {"Vector", 'v'}, {"Dot", 'd'},
 };
 static_assert(std::size(kAxisRows) == static_cast<size_t>(AxisType::Dot) + 1);
 

@@ -64,9 +64,8 @@ inline constexpr std::array<std::string_view, 4> kAddrSpaceNames = {"Global", "L
 static_assert(static_cast<size_t>(AddrSpace::Alu) + 1 == kAddrSpaceNames.size());
 
 inline constexpr std::array<std::string_view, 13> kActionKindNames = {
-    "Upcast", "Unroll", "Vector", "Thread", "Local", "Group",
-    "Tile",   "PadTo",  "Swap",   "Stage",  "Merge", "Block",
-    "TensorCore"};
+    "Upcast", "Unroll", "Vector", "Thread", "Local", "Group",     "Tile",
+    "PadTo",  "Swap",   "Stage",  "Merge",  "Block", "TensorCore"};
 static_assert(static_cast<size_t>(ActionKind::TensorCore) + 1 == kActionKindNames.size());
 
 constexpr std::string_view addr_space_name(AddrSpace s) { return kAddrSpaceNames[static_cast<size_t>(s)]; }

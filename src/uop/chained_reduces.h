@@ -11,9 +11,9 @@ namespace lathe {
 // A Reduce over one Range of constant size, with reductions below that depend on the Range.
 struct ChainedReduce {
   UOp reduce;
-  UOp term;            // what is folded, over ChainedReduces::step in place of the Range
-  UOp largest;         // the Max over the same steps that the term depends on, or null
-  double slope = 0;    // the term is exp2(slope * largest) times what does not depend on it; below 0
+  UOp term;          // what is folded, over ChainedReduces::step in place of the Range
+  UOp largest;       // the Max over the same steps that the term depends on, or null
+  double slope = 0;  // the term is exp2(slope * largest) times what does not depend on it; below 0
   bool is_max() const { return reduce.arg_as<ReduceArg>().op == Op::Max; }
 };
 

@@ -164,8 +164,8 @@ bool narrow_terms(std::span<const Bound> bounds, std::vector<Known>& terms) {
   return true;
 }
 
-// What follows of two bounds by subtraction where that makes a term vanish: a + 24b <= 124 and a - b >= 0 give
-// 25b <= 124.
+// What follows of two bounds by subtraction where that makes a term vanish: a + 24b <= 124 and a - b >= 0
+// give 25b <= 124.
 void add_differences(SmallVec<Bound, 4>& bounds) {
   std::vector<std::optional<LinearSum>> sums;
   for (const Bound& b : bounds) sums.push_back(LinearSum::of(b.x));

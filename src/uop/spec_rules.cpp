@@ -17,8 +17,8 @@ constexpr OpSet without(OpSet s, const OpSet& o) {
 
 constexpr OpSet kShifts = {Op::Shl, Op::Shr};
 constexpr OpSet kArithmetic = without(kAluOps, ops_with(kComparison) | kShifts);
-constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index, Op::Load,    Op::Cast,  Op::Bitcast,
-                                            Op::Range, Op::Special, Op::Const, Op::Reduce, Op::Dot};
+constexpr OpSet kValueOps = kAluOps | OpSet{Op::Index,   Op::Load,  Op::Cast,   Op::Bitcast, Op::Range,
+                                            Op::Special, Op::Const, Op::Reduce, Op::Dot};
 constexpr OpSet kAccesses = {Op::Load, Op::Store}, kStorage = {Op::Param, Op::Buffer};
 constexpr OpSet kAfterTargets =
     kMovementOps | kStorage |
@@ -278,8 +278,8 @@ const SpecRule kRules[] = {
      [](U u) { return have_lanes_of(u.srcs().subspan(1), u.src(0)); }},
     {kK, of(Op::Reduce), "a Reduce in a kernel is over Ranges",
      [](U u) { return u.arg_as<ReduceArg>().n_axes == 0; }},
-    {kK | kP, of(Op::Dot), "operands of a Dot are uint8 and int8, both int16 or both bfloat16, a group of them a lane",
-     dot_form},
+    {kK | kP, of(Op::Dot),
+     "operands of a Dot are uint8 and int8, both int16 or both bfloat16, a group of them a lane", dot_form},
     {kP, of(Op::Dot), "the groups of a Dot are lanes", [](U u) { return u.n_srcs() == 3; }},
     {kK, of(Op::Sink), "every loop is closed, except one that becomes lanes",
      [](U u) { return std::all_of(u.ranges().begin(), u.ranges().end(), is_vector); }},
@@ -294,10 +294,9 @@ constexpr OpSet kTensorOps = without(kAluOps, kLateOps) | kMovementOps | kStorag
                                    Op::End,    Op::Multi};
 // Late ops as well: actions and decompositions work here.
 constexpr OpSet kKernelOps = kAluOps | kStorage | kAccesses |
-                             OpSet{Op::Special, Op::Const, Op::Cast,    Op::Bitcast, Op::Stack, Op::Index,
-                                   Op::Shrink,  Op::Range, Op::End,     Op::Reduce,  Op::After, Op::Group,
-                                   Op::Dot,
-                                   Op::Noop,    Op::Sink,  Op::Barrier, Op::If,      Op::EndIf};
+                             OpSet{Op::Special, Op::Const, Op::Cast, Op::Bitcast, Op::Stack, Op::Index,
+                                   Op::Shrink,  Op::Range, Op::End,  Op::Reduce,  Op::After, Op::Group,
+                                   Op::Dot,     Op::Noop,  Op::Sink, Op::Barrier, Op::If,    Op::EndIf};
 
 }  // namespace
 

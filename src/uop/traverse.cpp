@@ -20,7 +20,8 @@ std::vector<UOp> post_order(const UOp& root, bool enter_calls, Enter enter) {
   };
   std::vector<Frame> stack;
   auto visit = [&](const Node* n) {
-    if (seen.try_emplace(n, true).fresh && enter(n)) stack.push_back({n, n->op == Op::Call && !enter_calls ? 1u : 0u});
+    if (seen.try_emplace(n, true).fresh && enter(n))
+      stack.push_back({n, n->op == Op::Call && !enter_calls ? 1u : 0u});
   };
   visit(root.node());
   while (!stack.empty()) {

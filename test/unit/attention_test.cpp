@@ -2,12 +2,11 @@
 #include "base/knobs.h"
 #include "tensor/tensor.h"
 #include "unit/kernels_of.h"
+#include "unit/tensor_check.h"
 
 #include <cmath>
 #include <functional>
 #include <limits>
-
-#include "unit/tensor_check.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -60,7 +59,11 @@ Tensor attention(const Row& row, const Tensor& q, const Tensor& k, const Tensor&
 }
 
 Tensor made(const Shape& shape, DType d, const char* device) {
-  return Tensor::randn(shape, {.dtype = std::nullopt, .device = "CPU"}).cast(d).contiguous().to(device).realize();
+  return Tensor::randn(shape, {.dtype = std::nullopt, .device = "CPU"})
+      .cast(d)
+      .contiguous()
+      .to(device)
+      .realize();
 }
 
 const Row kRows[] = {
