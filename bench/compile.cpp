@@ -110,7 +110,8 @@ BENCHMARK_CAPTURE(lower_kernels, llama, llama_block)->Unit(benchmark::kMilliseco
 void optimise_kernels(benchmark::State& state, Model* model) {
   const UOp net = model();
   std::vector<UOp> bodies;
-  for (const UOp& b : distinct_kernels(make_schedule({&net, 1}))) bodies.push_back(prepare_kernel(b));
+  for (const UOp& b : distinct_kernels(make_schedule({&net, 1})))
+    bodies.push_back(prepare_kernel(b, llvm_target()));
   const Target target = llvm_target();
   for (auto _ : state)
     for (const UOp& b : bodies) benchmark::DoNotOptimize(optimise(b, target));

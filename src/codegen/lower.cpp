@@ -115,7 +115,11 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 
 }  // namespace
 
-UOp prepare_kernel(const UOp& body) { return merge_ranges(shrink_ranges(simplify_gates(simplify(body)))); }
+UOp prepare_kernel(const UOp& body, const Target& target) {
+  const UOp shrunk = gate_factors(shrink_ranges(simplify_gates(simplify(body))));
+  const UOp blocked = block_reductions(shrunk, target);
+  return knob(Knob::NOOPT) ? blocked : keep_values(blocked, target);
+}
 
 LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Action>* actions) {
   const Target target = without_emulated(machine);
@@ -123,9 +127,9 @@ LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Ac
   LoweredKernel out;
   ErrorContext context([&] { return fmt::format("lowering the kernel {}\n{}", out.name, print(body)); });
   // The heuristic sees the loops that are left, and they are the work.
-  const UOp shrunk = block_reductions(gate_factors(shrink_ranges(simplify_gates(simplify(body)))), target);
-  out.work = estimate(shrunk);
-  const UOp optimised = optimise(knob(Knob::NOOPT) ? shrunk : keep_values(shrunk, target), target, actions);
+  const UOp prepared = prepare_kernel(body, target);
+  out.work = estimate(prepared);
+  const UOp optimised = optimise(prepared, target, actions);
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   out.n_cores = static_cast<int>(n_parts(optimised));

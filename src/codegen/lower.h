@@ -18,12 +18,12 @@ struct LoweredKernel {
   Estimate work;
 };
 
-// What actions apply to: `body` simplified, its loops no longer than gates let them be and adjacent ones
-// merged.
-UOp prepare_kernel(const UOp& body);
+// What the optimiser is given: `body` simplified, its loops no longer than gates let them be.
+UOp prepare_kernel(const UOp& body, const Target& target);
 
 // `body` is a kernel graph (docs/ir.md stage 2). Same body, target and knobs, same program. `actions`, for
-// prepare_kernel(body), take the place of the heuristic's; UserError (Runtime) where one is illegal.
+// merge_ranges(prepare_kernel(…)), take the place of the heuristic's; UserError (Runtime) where one is
+// illegal.
 LoweredKernel lower(const UOp& body, const Target& target, const std::vector<Action>* actions = nullptr);
 
 }  // namespace lathe

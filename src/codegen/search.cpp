@@ -138,7 +138,7 @@ std::vector<std::vector<Action>> neighbours(const UOp& body, const Target& targe
 }
 
 Search::Search(const UOp& body, const Target& target, const SearchOptions& options, TimeSchedules time)
-    : body_(prepare_kernel(body)),
+    : body_(prepare_kernel(body, target)),
       target_(target),
       options_(options),
       time_(std::move(time)),
@@ -157,7 +157,8 @@ std::vector<double> Search::time(std::span<const std::vector<Action>> schedules)
 }
 
 void Search::run() {
-  std::vector<std::vector<Action>> finals = {heuristic_.actions, {}};
+  const std::vector<Action> plain = merge_ranges(body_).arg_as<KernelPtr>()->actions;
+  std::vector<std::vector<Action>> finals = {heuristic_.actions, plain};
   const std::vector<double> starts = time(finals);
   heuristic_.seconds = best_.seconds = starts[0];
   const bool is_shown = knob(Knob::DEBUG) >= 2;
@@ -169,7 +170,7 @@ void Search::run() {
   // A kernel that takes long without any action would have no time left for more than a few rounds.
   constexpr double kRuns = 200;
   if (options_.seconds <= 0 || starts[1] * kRuns < options_.seconds)
-    finals.push_back(explore({{}, starts[1]}).actions);
+    finals.push_back(explore({plain, starts[1]}).actions);
   finals[1] = best_.actions;
   const std::vector<double> last = time(finals);
   const auto fastest = std::ranges::min_element(last) - last.begin();

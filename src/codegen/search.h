@@ -54,8 +54,8 @@ class Search {
   int tried_ = 0;
 };
 
-// All schedules that differ from `actions` by one action and are legal for a body that prepare_kernel
-// returned, each kernel once; `seen` takes them.
+// All schedules that differ from `actions` by one action and are legal for a body whose ranges are merged,
+// each kernel once; `seen` takes them.
 std::vector<std::vector<Action>> neighbours(const UOp& body, const Target& target, int64_t copies,
                                             const std::vector<Action>& actions,
                                             std::unordered_set<UOp>& seen);

@@ -22,16 +22,10 @@
 namespace lathe {
 namespace {
 
-// Everything that changes the program: the body, the device and the knobs that lowering reads.
+// Everything that changes the program: the body, the device and the knobs.
 Hash128 cache_key(const UOp& body, const Device& device) {
-  std::string key = device.name();
-  key += fmt::format(":{}", knob(Knob::BEAM) > 0);
-  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT,
-                 Knob::DOT})
-    key += fmt::format(":{}", knob(k));
-  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
-    key += ":" + knob_str(k);
-  return hash_text(key, body.hash());
+  return hash_text(fmt::format("{}:{}{}", device.name(), knob(Knob::BEAM) > 0, lowering_knobs()),
+                   body.hash());
 }
 
 void show(const LoweredKernel& k, const std::string& actions, const std::string& source) {
@@ -153,6 +147,16 @@ class CompiledKernels {
 bool is_reporting() { return knob(Knob::DEBUG) >= 3 || knob(Knob::PASS_TIME); }
 
 }  // namespace
+
+std::string lowering_knobs() {
+  std::string out;
+  for (Knob k : {Knob::NOOPT, Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::CPU_COUNT, Knob::LLVMOPT,
+                 Knob::DOT})
+    out += fmt::format(":{}", knob(k));
+  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
+    out += ":" + knob_str(k);
+  return out;
+}
 
 std::unique_ptr<CompiledKernel> try_compile(const UOp& body, Device& device,
                                             const std::vector<Action>& actions) {

@@ -22,9 +22,12 @@ struct CompiledKernel {
   double compile_seconds = 0;
 };
 
-// The program of a kernel graph under a schedule for prepare_kernel(body): neither cached nor reported.
+// The program of a kernel graph under a schedule, as lower() takes it: neither cached nor reported.
 std::unique_ptr<CompiledKernel> try_compile(const UOp& body, Device& device,
                                             const std::vector<Action>& actions);
+
+// The values of all knobs that lowering and code generation read, but for BEAM.
+std::string lowering_knobs();
 
 struct KernelRequest {
   UOp body;

@@ -39,11 +39,7 @@ Found& found() {
 
 // The program's key without what the search decides, and with the machine in place of the device's number.
 Hash128 schedule_key(const UOp& body, const Device& device) {
-  std::string key = fmt::format("{}:{}", kVersion, device.target().key());
-  for (Knob k : {Knob::TRANSCENDENTAL, Knob::DISABLE_FAST_IDIV, Knob::LLVMOPT})
-    key += fmt::format(":{}", knob(k));
-  for (Knob k : {Knob::PASS_OFF, Knob::DEFAULT_FLOAT, Knob::DEFAULT_INT, Knob::EMULATED_DTYPES})
-    key += ":" + knob_str(k);
+  const std::string key = fmt::format("{}:{}{}", kVersion, device.target().key(), lowering_knobs());
   return hash_text(key, hash_text(to_hex(body.hash()), cpu_id()));
 }
 
@@ -118,8 +114,9 @@ class ScheduleTimer {
     return seconds;
   }
 
-  const std::string& name(const std::vector<Action>& schedule) const {
-    return programs_.at(print_actions(schedule))->name;
+  std::string name(const std::vector<Action>& schedule) const {
+    const auto& program = programs_.at(print_actions(schedule));
+    return program ? program->name : std::string();
   }
 
  private:
@@ -178,10 +175,15 @@ std::optional<std::vector<Action>> found_schedule(const UOp& body, Device& devic
 
 void find_schedule(const UOp& body, Device& device) {
   if (!is_searched(body, device) || found_schedule(body, device)) return;
-  ScheduleTimer timer(body, device);
+  std::optional<ScheduleTimer> timer;
+  try {
+    timer.emplace(body, device);
+  } catch (const DeviceError& e) {
+    return log_warn_once("search memory", "a kernel is not searched for want of memory: {}", e.what());
+  }
   const SearchOptions options{knob(Knob::BEAM), knob(Knob::BEAM_COPIES),
                               static_cast<double>(knob(Knob::BEAM_SECONDS))};
-  Search search(body, device.target(), options, std::ref(timer));
+  Search search(body, device.target(), options, std::ref(*timer));
   const Hash128 key = schedule_key(body, device);
   try {
     search.run();
@@ -191,7 +193,7 @@ void find_schedule(const UOp& body, Device& device) {
   }
   keep(key, search.best().actions);
   if (const auto listener = found().listener)
-    listener({timer.name(search.best().actions), print_actions(search.best().actions),
+    listener({timer->name(search.best().actions), print_actions(search.best().actions),
               search.heuristic().seconds, search.best().seconds, search.tried()});
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("what a search may try computes the same inside its buffers") {
   int n = 0;
   for (const Tensor& t : tests) {
     const ScheduledKernel k = kernel_of(t);
-    const UOp body = prepare_kernel(k.body);
+    const UOp body = merge_ranges(prepare_kernel(k.body, target));
     const std::vector<float> expected = run(k, *try_compile(k.body, device("CPU"), {}));
     for (const Schedules& start :
          {Schedules{{}}, Schedules{optimise(body, target).arg_as<KernelPtr>()->actions}})
@@ -154,7 +154,8 @@ TEST_CASE("a search goes where kernels get faster, and never behind the heuristi
 }
 
 TEST_CASE("schedules that would leave the Thread axis or a staged copy in pieces are illegal") {
-  const UOp body = prepare_kernel(kernel_of(numbers({32, 32}).matmul(numbers({32, 32}))).body);
+  const UOp body = merge_ranges(
+      prepare_kernel(kernel_of(numbers({32, 32}).matmul(numbers({32, 32}))).body, device("CPU").target()));
   const auto apply = [&](const char* text) {
     UOp out = body;
     const auto actions = parse_actions(text);
