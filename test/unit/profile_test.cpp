@@ -102,7 +102,7 @@ TEST_CASE("a profile has what was scheduled, compiled, launched and copied") {
     CHECK(lane(events, c) != "no lane");
     threads.insert(c.at("tid").get<int>());
   }
-  CHECK(threads.size() == 2);
+  CHECK(threads.size() >= 2);  // the other thread, and those that compile side by side
 }
 
 TEST_CASE("names are quoted") {
