@@ -206,7 +206,8 @@ TimedSchedule Search::explore(TimedSchedule start) {
       const auto best = std::ranges::min_element(beam, {}, &TimedSchedule::seconds);
       if (best->seconds < best_.seconds) best_ = *best;
     }
-    std::ranges::stable_sort(beam, {}, &TimedSchedule::seconds);
+    std::ranges::sort(beam, {},
+                      [](const TimedSchedule& s) { return std::pair(s.seconds, s.actions.size()); });
     beam.resize(std::min(beam.size(), static_cast<size_t>(options_.width)));
     if (knob(Knob::DEBUG) >= 2)
       debug_line("search: round {}, {} of {} new schedules timed, the best takes {}: {}", round, done,
