@@ -70,8 +70,8 @@ UOp canonical(const UOp& body) {
   return change_ranges(body, changes).with_arg(std::make_shared<const KernelArg>(std::move(arg)));
 }
 
-// Whether no expression takes more registers than `copies`, its copies times what its lanes fill, and all
-// scratch fits half of the second cache.
+// Whether the target has such vectors, no expression takes more registers than `copies`, its copies times
+// what its lanes fill, and all scratch fits half of the second cache.
 bool is_small(const UOp& body, const Target& target, int64_t copies) {
   int64_t scratch = 0;
   for (const UOp& u : toposort(body)) {
@@ -85,7 +85,8 @@ bool is_small(const UOp& body, const Target& target, int64_t copies) {
       if (t == AxisType::Vector) lanes *= axis.src(0).value().as_i64();
     }
     const int64_t register_lanes = std::max(1, target.vector_bits / 32);
-    if (n * ((lanes + register_lanes - 1) / register_lanes) > copies) return false;
+    if (lanes > target.max_lanes || n * ((lanes + register_lanes - 1) / register_lanes) > copies)
+      return false;
   }
   return scratch <= target.l2_bytes / 2;
 }
