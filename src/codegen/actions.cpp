@@ -28,17 +28,6 @@ constexpr int kMaxShares = 64;  // each work item folds them all
 
 bool is_output(AxisType t) { return t == AxisType::Loop || t == AxisType::Global || t == AxisType::Thread; }
 
-// Elements that are computed twice must not be read back in between.
-bool reads_what_it_writes(const UOp& body) {
-  std::unordered_set<const Node*> read, written;
-  for (const UOp& u : toposort(body)) {
-    if (u.op() != Op::Load && u.op() != Op::Store) continue;
-    const UOp& memory = strip_after(u.src(0).src(0));
-    if (memory.op() == Op::Param) (u.op() == Op::Load ? read : written).insert(memory.node());
-  }
-  return std::ranges::any_of(written, [&](const Node* m) { return read.contains(m); });
-}
-
 // Parts of `amount` steps where that does not divide the axis: the last one begins early and overlaps the one
 // before, so that all have the same form.
 UOp tile_with_overlap(const UOp& body, const UOp& r, int64_t amount) {
@@ -114,7 +103,7 @@ void check_shares(const UOp& body, const Action& a, int64_t amount) {
   }
 }
 
-// The copies of an effect that holds loops of its own would close these once each.
+// Copies, or lanes, of an effect that holds loops of its own would close these once each.
 void check_no_loops_inside(const UOp& body, const UOp& r, const Action& a) {
   for (const UOp& e : body.srcs())
     for (const UOp& u : toposort(e))
@@ -254,8 +243,6 @@ UOp apply_action(const UOp& body, const Action& a) {
     return record(pad_axis(body, r, (size + amount - 1) / amount * amount), a);
   }
   if (amount < 2 || size % amount) illegal(a, "the amount does not divide the axis");
-  if ((a.kind == ActionKind::Upcast || a.kind == ActionKind::Vector) && fills_scratch(body, r))
-    illegal(a, "scratch is filled for each step of the axis");
   switch (a.kind) {
     case ActionKind::Upcast:
       if (!is_output(type) || type == AxisType::Thread) illegal(a, "not an output loop");
@@ -269,6 +256,7 @@ UOp apply_action(const UOp& body, const Action& a) {
     case ActionKind::Vector:
       if (type == AxisType::Thread || (!is_output(type) && type != AxisType::Reduce))
         illegal(a, "not a plain loop");
+      check_no_loops_inside(body, r, a);
       return record(vector_axis(body, r, amount, a), a);
     case ActionKind::TensorCore:
       if (const char* why = why_no_dot(body, r, amount)) illegal(a, why);

@@ -115,6 +115,7 @@ class Contraction {
   // No reduction is inside another, and there is one for each step of every output.
   bool read_reductions() {
     sums_.clear();
+    may_overlap_ = !reads_what_it_writes(body_);
     for (const UOp& r : axes_)
       if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r))) return false;
     for (const UOp& u : toposort(body_)) {
@@ -211,6 +212,8 @@ class Contraction {
     const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
     Tile t{lanes_axis, rows_axis};
     t.lanes = std::min<int64_t>(n, target_.lanes(sums_[0].reduces[0].dtype()));
+    if (!may_overlap_)
+      while (n % t.lanes) t.lanes--;
     if (t.lanes < 2) return;
     size_t accumulators = 0;
     for (Sums& s : sums_) {
@@ -227,6 +230,7 @@ class Contraction {
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
       for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
+        if (!may_overlap_ && (n % (t.lanes * t.vectors) || m % t.rows)) continue;
         if (t.rows * t.vectors * static_cast<int64_t>(accumulators) + t.vectors + 1 >
             target_.vector_registers)
           break;
@@ -489,6 +493,7 @@ class Contraction {
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
   double stores_ = 0, row_stores_ = 0;
+  bool may_overlap_ = true;
   Tile best_;
   int inner_ = -1;
 };

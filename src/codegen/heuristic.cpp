@@ -50,8 +50,8 @@ class Heuristic {
     if (target_.work_groups) return run_on_work_groups();
     for (const UOp& r : axes_)
       has_outer_reductions_ = has_outer_reductions_ || (is_output(r) && !in_all_reductions(r));
-    const bool is_blocked =
-        std::ranges::any_of(toposort(body_), [](const UOp& u) { return u.op() == Op::Buffer; });
+    const bool is_blocked = std::ranges::any_of(
+        toposort(body_), [](const UOp& u) { return u.op() == Op::Buffer && u.param().name == "block"; });
     if (is_blocked) {  // all but the outer loops is chosen
       choose_threads();
       return body_;

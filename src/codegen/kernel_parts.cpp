@@ -2,8 +2,10 @@
 
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
+#include "uop/spec_rules.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -31,6 +33,16 @@ bool fills_scratch(const UOp& body, const UOp& range) {
     return u.op() == Op::After &&
            std::ranges::any_of(u.srcs().subspan(1), [&](const UOp& s) { return is_open(s, range); });
   });
+}
+
+bool reads_what_it_writes(const UOp& body) {
+  std::unordered_set<const Node*> read, written;
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::Load && u.op() != Op::Store) continue;
+    const UOp& memory = strip_after(u.src(0).src(0));
+    if (memory.op() == Op::Param) (u.op() == Op::Load ? read : written).insert(memory.node());
+  }
+  return std::ranges::any_of(written, [&](const Node* m) { return read.contains(m); });
 }
 
 double trips_of(const UOp& u) {

@@ -14,6 +14,8 @@ bool is_open(const UOp& u, const UOp& range);
 UOp open_axis(const UOp& u, AxisType t);
 // Whether scratch is filled anew for each step of `range`: then the steps cannot run side by side.
 bool fills_scratch(const UOp& body, const UOp& range);
+// Whether the kernel loads from memory that it stores to: then no element may be computed twice.
+bool reads_what_it_writes(const UOp& body);
 // How often `u` is computed: the product of the sizes of the loops around it.
 double trips_of(const UOp& u);
 

@@ -80,6 +80,11 @@ std::vector<UOp> stageable_loads(const UOp& body) {
   return out;
 }
 
+// Whether the reduction runs over the loop or inside it.
+static bool is_around(const UOp& reduce, const UOp& r) {
+  return is_open(reduce, r) || std::ranges::find(reduce.srcs(), r) != reduce.srcs().end();
+}
+
 StagePlan plan_stage(const UOp& body, const UOp& load) {
   const std::vector<UOp> inner = inner_ranges(load);
   if (inner.empty()) return {};
@@ -88,8 +93,12 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
     if (!r.src(0).is_const()) return {};
     plan.bytes *= size_of(r);
   }
-  for (const UOp& r : kernel_axes(body)) {
-    if (!is_open(load, r) && is_outer(r.range().type)) plan.uses *= r.bounds().hi.as_double() + 1;
+  for (const UOp& u : toposort(body)) {
+    if (u.op() != Op::Reduce || !std::ranges::all_of(inner, [&](const UOp& r) { return is_around(u, r); }))
+      continue;
+    for (const Node* r : u.ranges())
+      if (!is_open(load, UOp(r)) && is_outer(UOp(r).range().type)) plan.uses *= UOp(r).bounds().hi.as_double() + 1;
+    break;
   }
   return plan;
 }

@@ -164,6 +164,7 @@ TEST_CASE("schedules that would leave the Thread axis or a staged copy in pieces
   apply("Thread(0, 4) Stage(1, 0)");
   CHECK_THROWS_AS(apply("Thread(0, 4) Tile(0, 2)"), UserError);
   CHECK_THROWS_AS(apply("Stage(1, 0) Upcast(1, 4)"), UserError);
+  CHECK_THROWS_AS(apply("Stage(1, 0) Vector(1, 8)"), UserError);
 }
 
 TEST_CASE("BEAM times kernels once, and runs what it found as long as it is set") {
