@@ -79,10 +79,6 @@ UOp widen_kept(const UOp& body) {
       const bool is_side_by_side = t == AxisType::Upcast || t == AxisType::Unroll || t == AxisType::Vector;
       if (is_side_by_side && !is_open(u.src(0).src(1), UOp(q))) copies[buffer.node()].emplace_back(q);
     }
-    // Lanes are neighbours.
-    if (const auto c = copies.find(buffer.node()); c != copies.end())
-      std::ranges::stable_partition(c->second,
-                                    [](const UOp& q) { return q.range().type != AxisType::Vector; });
   }
   if (copies.empty()) return body;
   Rebuilt done;
@@ -91,14 +87,16 @@ UOp widen_kept(const UOp& body) {
     const bool is_access = u.op() == Op::Index && is_memory(u.src(0));
     const auto c = copies.find(is_access ? strip_after(u.src(0)).node() : u.node());
     if (c == copies.end()) return v;
-    int64_t n = 1;
+    // Lanes are neighbours, copies of the rest are apart.
+    int64_t n = prod(strip_after(is_access ? u.src(0) : u).shape()).value();
     UOp place = is_access ? v.src(1) : UOp();
     for (const UOp& q : c->second) {
-      n *= q.src(0).value().as_i64();
-      if (is_access) place = place * q.src(0).value().as_i64() + q;
+      const int64_t size = q.src(0).value().as_i64();
+      if (is_access) place = q.range().type == AxisType::Vector ? place * size + q : q * n + place;
+      n *= size;
     }
     if (is_access) return index(v.src(0), place);
-    return scratch_buffer(u.param().slot, u.dtype(), prod(u.shape()).value() * n, kName);
+    return scratch_buffer(u.param().slot, u.dtype(), n, kName);
   });
 }
 

@@ -118,7 +118,7 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
 UOp prepare_kernel(const UOp& body, const Target& target) {
   const UOp shrunk = gate_factors(shrink_ranges(simplify_gates(simplify(body))));
   const UOp blocked = block_reductions(shrunk, target);
-  return knob(Knob::NOOPT) ? blocked : keep_values(blocked, target);
+  return knob(Knob::NOOPT) ? blocked : prefetch(keep_values(blocked, target), target);
 }
 
 LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Action>* actions) {

@@ -21,6 +21,7 @@ const UOp& lane_source(const UOp& lane) {
   return is_pick ? strip_after(x.src(0)) : x;
 }
 
+constexpr int64_t kLine = 64;  // bytes of the caches
 constexpr std::string_view kStreamed = ", align 64, !nontemporal !0";
 
 }  // namespace
@@ -289,7 +290,6 @@ std::string LlvmWriter::masked(const Access& a, DType d, bool writes, const std:
 // Whole cache lines of a result that the caches cannot hold go past them: they need not be read first, and
 // what is in the caches stays. Only where the argument is aligned to a line, which the kernel looks at.
 bool LlvmWriter::is_streamed(const UOp& u, const Access& a) {
-  constexpr int64_t kLine = 64;
   const int64_t item = item_size(a.at.buffer.dtype()), bytes = std::max<int64_t>(1, a.at.lanes) * item;
   if (target_.arch != "x86_64" || a.at.buffer.op() != Op::Param || bytes % kLine) return false;
   double written = static_cast<double>(bytes * launch_extent(signature_of(linear_).core_id));
@@ -318,6 +318,22 @@ void LlvmWriter::store(const UOp& u) {
   };
   if (!a.gate) return write();
   guarded("store", "write", a.gate, write);
+}
+
+// What will be read soon: into the second cache.
+void LlvmWriter::prefetch(const UOp& u) {
+  for (const UOp& s : u.srcs()) {
+    if (!is_address(s)) continue;
+    const Address at = address_of(s);
+    if (at.scattered) continue;
+    const int64_t bytes = std::max<int64_t>(1, at.lanes) * item_size(at.buffer.dtype());
+    declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32");
+    const std::string first = value_of("getelementptr {}, ptr {}, {}", memory_type(at.buffer.dtype()),
+                                       operand(at.buffer), typed(at.index, 0));
+    for (int64_t k = 0; k < bytes; k += kLine)
+      line("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 2, i32 1)",
+           value_of("getelementptr i8, ptr {}, i64 {}", first, k));
+  }
 }
 
 // ---- module
@@ -405,7 +421,7 @@ Rendered LlvmWriter::run(std::string_view kernel_name) {
     for (const UOp& v : value_sources(u))
       used_.insert((u.op() == Op::Stack ? lane_source(v) : strip_after(v)).node());
   open_scope();
-  for (const UOp& u : linear_) write_node(*this, u);
+  for (const UOp& u : linear_) u.op() == Op::Noop ? prefetch(u) : write_node(*this, u);
   CHECK(splats_.size() == 1, "a loop or If is left open");
   return {module_text(name, s), name};
 }

@@ -76,6 +76,7 @@ class LlvmWriter {
   std::string masked(const Access& a, DType d, bool writes, const std::string& value);
   std::string to_memory(const std::string& x, DType d, int64_t lanes);
   std::string from_memory(const std::string& x, DType d, int64_t lanes);
+  void prefetch(const UOp& u);
   bool is_streamed(const UOp& store, const Access& a);
   void declare(const std::string& result, const std::string& name, const std::string& arguments) {
     declarations_.insert(fmt::format("declare {} @{}({})\n", result, name, arguments));

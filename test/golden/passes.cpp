@@ -68,6 +68,12 @@ GoldenValue place_work_groups(const GoldenValue& v) {
   return to_work_groups(std::get<UOp>(v), t);
 }
 
+GoldenValue prefetch_rows(const GoldenValue& v) {
+  Target t = c_target();
+  t.name = "llvm";
+  t.l2_bytes = 1 << 20;
+  return prefetch(std::get<UOp>(v), t);
+}
 GoldenValue keep_in_scratch(const GoldenValue& v) { return keep_values(std::get<UOp>(v), c_target()); }
 
 // With registers of four floats.
@@ -95,6 +101,7 @@ std::span<const GoldenPass> golden_passes() {
       {"apply", apply_given},
       {"merge_ranges", graph_pass(merge_ranges)},
       {"keep_values", keep_in_scratch},
+      {"prefetch", prefetch_rows},
       {"widen_kept", graph_pass(widen_kept)},
       {"expand_upcasts", graph_pass(expand_upcasts)},
       {"lower_reduces", graph_pass(lower_reduces)},
