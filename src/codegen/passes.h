@@ -50,8 +50,8 @@ UOp merge_ranges(const UOp& body);
 UOp keep_values(UOp body, const Target& target);
 UOp widen_kept(const UOp& body);
 
-// A loop that reads a row again, which it finds in the caches, asks for the next row meanwhile: a Noop over an
-// address is what a renderer may prefetch. Shown by test/golden/codegen/prefetch.txt.
+// A loop that reads a row again, which it finds in the caches, asks for the next row meanwhile: a Noop over
+// an address is what a renderer may prefetch. Shown by test/golden/codegen/prefetch.txt.
 UOp prefetch(const UOp& body, const Target& target);
 
 // Applies actions chosen from shapes, strides and the target's registers and caches. The order of every sum
