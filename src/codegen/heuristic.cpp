@@ -223,7 +223,10 @@ class Heuristic {
     std::set<int> tried;
     while (const UOp r = best_vector_axis(tried)) {
       tried.insert(r.range().id);
-      const int64_t registers = !target_.has_long_vectors ? 1 : is_reduce(r) ? (has_reuse() ? 1 : 4) : 2;
+      const int64_t registers = !target_.has_long_vectors ? 1
+                                : is_reduce(r)            ? (has_reuse() ? 1 : 4)
+                                : reads_rows_once(r)      ? 8
+                                                          : 2;
       const int64_t n = best_lanes(size_of(r), registers * lanes, lanes);
       // Work items that load lane by lane gain nothing from vectors.
       if (!n || (target_.work_groups && (n & (n - 1)))) continue;
@@ -233,6 +236,15 @@ class Heuristic {
       on_reduce_ = is_reduce(r);
       vector_loop_ = rest;
     }
+  }
+
+  // A reduction over rows, nothing of which serves two outputs apart from what all lanes of `r` share: the
+  // more of a row is read at once, the better.
+  bool reads_rows_once(const UOp& r) const {
+    return std::ranges::any_of(axes_, is_reduce) && !has_outer_reductions_ &&
+           std::ranges::none_of(axes_, [&](const UOp& o) {
+             return is_output(o) && size_of(o) > 1 && !(o == r) && reuse(o) > 0;
+           });
   }
 
   // Some load is the same for all steps of some output loop.
