@@ -15,8 +15,7 @@
 //   Swap(axis, other) exchange two output loops
 //   Stage(load, n)    a load reads from a contiguous scratch copy (stage.h), which spans n sliding loops
 //   TensorCore(axis, n)  n neighbours of an axis that sums products are summed by one dot instruction, where
-//   the
-//                     target has it (tensor_core.h)
+//                     the target has it (tensor_core.h)
 //
 // A schedule is a list of actions.
 #pragma once

@@ -15,6 +15,7 @@ struct NotRendered {
 constexpr NotRendered kNotRendered[] = {
     {{Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Threefry, Op::FloorDiv, Op::FloorMod},
      "codegen decomposes it"},
+    {{Op::Dot}, "it is for targets with such an instruction"},
     {{Op::Call, Op::Result, Op::Linear, Op::Copy}, "it is about whole kernels, not part of one"},
     {{Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Flip, Op::Reduce, Op::Stage, Op::Contiguous,
       Op::ContiguousBackward, Op::Detach, Op::Multi},

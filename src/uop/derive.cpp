@@ -1,5 +1,7 @@
 #include "uop/derive.h"
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
@@ -97,7 +99,7 @@ const Shape* movement_shape(Op op, std::span<const UOp> srcs, const Arg& arg) {
 const Shape* dot_shape(std::span<const UOp> srcs) {
   if (!srcs[0].shape().empty()) return srcs[0].node()->shape;
   for (const UOp& s : srcs.subspan(1, 2)) {
-    const int64_t group = 32 / bit_width(s.dtype());
+    const int64_t group = std::max(1, 32 / std::max(1, bit_width(s.dtype())));
     if (!s.shape().empty() && !(s.shape()[0] == SInt(group)))
       return intern_shape(Shape{floordiv(s.shape()[0], SInt(group))});
   }

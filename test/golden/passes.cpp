@@ -82,6 +82,11 @@ GoldenValue combine_short_lanes(const GoldenValue& v) {
   t.vector_bits = 128;
   return combine_lanes(std::get<UOp>(v), t);
 }
+GoldenValue to_all_dots(const GoldenValue& v) {
+  Target t;
+  t.dots = all_dots();
+  return to_dots(std::get<UOp>(v), t);
+}
 
 // With the schedule that the body carries.
 GoldenValue to_opencl_text(const GoldenValue& v) {
@@ -104,7 +109,9 @@ std::span<const GoldenPass> golden_passes() {
       {"prefetch", prefetch_rows},
       {"widen_kept", graph_pass(widen_kept)},
       {"expand_upcasts", graph_pass(expand_upcasts)},
+      {"to_dots", to_all_dots},
       {"lower_reduces", graph_pass(lower_reduces)},
+      {"widen_dots", graph_pass(widen_dots)},
       {"vectorize", graph_pass(vectorize)},
       {"combine_lanes", combine_short_lanes},
       {"linearize", to_program_order},

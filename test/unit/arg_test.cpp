@@ -103,6 +103,7 @@ TEST_CASE("axis types") {
       {AxisType::Local, "Local", 'l'},   {AxisType::GroupReduce, "GroupReduce", 'G'},
       {AxisType::Reduce, "Reduce", 'R'}, {AxisType::Upcast, "Upcast", 'u'},
       {AxisType::Unroll, "Unroll", 'r'}, {AxisType::Vector, "Vector", 'v'},
+      {AxisType::Dot, "Dot", 'd'},
   };
   for (const auto& [type, name, letter] : rows) {
     CHECK(axis_name(type) == name);

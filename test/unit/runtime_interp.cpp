@@ -483,10 +483,10 @@ TEST_CASE("the number of arguments is checked") {
 }
 
 TEST_CASE("every op of the table is run, or is known to have no place in a linear program") {
-  const std::set<Op> structure = {Op::Special, Op::Buffer, Op::Noop,  Op::Param,   Op::Sink,
-                                  Op::After,   Op::Group,  Op::Stack, Op::Index,   Op::Shrink,
-                                  Op::Load,    Op::Store,  Op::Cast,  Op::Bitcast, Op::Barrier,
-                                  Op::Range,   Op::If,     Op::End,   Op::EndIf,   Op::Const};
+  const std::set<Op> structure = {Op::Special, Op::Buffer,  Op::Noop,    Op::Param,  Op::Sink, Op::After,
+                                  Op::Group,   Op::Stack,   Op::Index,   Op::Shrink, Op::Load, Op::Store,
+                                  Op::Cast,    Op::Bitcast, Op::Barrier, Op::Range,  Op::If,   Op::End,
+                                  Op::EndIf,   Op::Const,   Op::Dot};
   const std::set<Op> graphs_only = {
       Op::Call,   Op::Result, Op::Linear, Op::Contiguous, Op::ContiguousBackward,
       Op::Detach, Op::Stage,  Op::Copy,   Op::Reshape,    Op::Permute,
