@@ -222,8 +222,9 @@ class Contraction {
       for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
     stores_ = row_stores_ = 0;
-    for (const UOp& u : toposort(body_)) {
-      if (u.op() != Op::Store || !is_open(u.src(0), lanes_axis)) continue;
+    for (const UOp& u : toposort(body_)) {  // what is done once for an output
+      if ((u.op() != Op::Store && u.op() != Op::Load) || !is_open(u.src(0), lanes_axis)) continue;
+      if (u.op() == Op::Load && is_operand(u)) continue;
       const auto linear = linear_in(u.src(0).src(1), lanes_axis);
       (linear && linear->stride == 1 ? row_stores_ : stores_) += 1;
     }
@@ -297,6 +298,12 @@ class Contraction {
     }
     const double a_step = static_cast<double>(reach * item_size(o.load.dtype())) / static_cast<double>(steps);
     return a_step > 0 ? std::clamp(kLine / a_step, 1.0, static_cast<double>(steps)) : 1;
+  }
+
+  bool is_operand(const UOp& load) const {
+    return std::ranges::any_of(sums_, [&](const Sums& s) {
+      return std::ranges::find(s.operands, load, &Operand::load) != s.operands.end();
+    });
   }
 
   Access access_of(const Operand& o, const Sums& s, const Tile& t) const {

@@ -97,7 +97,8 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
     if (u.op() != Op::Reduce || !std::ranges::all_of(inner, [&](const UOp& r) { return is_around(u, r); }))
       continue;
     for (const Node* r : u.ranges())
-      if (!is_open(load, UOp(r)) && is_outer(UOp(r).range().type)) plan.uses *= UOp(r).bounds().hi.as_double() + 1;
+      if (!is_open(load, UOp(r)) && is_outer(UOp(r).range().type))
+        plan.uses *= UOp(r).bounds().hi.as_double() + 1;
     break;
   }
   return plan;

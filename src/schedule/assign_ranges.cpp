@@ -68,16 +68,37 @@ class Assigner {
  private:
   void note_reductions(const UOp& u) {
     if (u.op() == Op::Contiguous) return;
+    if (is_product_sum(u)) {
+      reduces_.insert(u.node());
+      product_sums_.emplace(u.node(), u.node());
+      return;
+    }
     const auto srcs = flow_sources(u);
     bool reduces = u.op() == Op::Reduce;
-    int64_t largest = is_product_sum(u) ? prod(u.shape()).vmax() : 0;
+    const Node* largest = nullptr;
+    const UOp* from = nullptr;
     for (const UOp& s : srcs) {
       reduces = reduces || reduces_.contains(s.node());
-      if (const auto found = product_sums_.find(s.node()); found != product_sums_.end())
-        largest = std::max(largest, found->second);
+      const auto found = product_sums_.find(s.node());
+      if (found == product_sums_.end() || found->second == largest) continue;
+      const UOp* smaller = largest && work_of(largest) >= work_of(found->second) ? &s : from;
+      if (largest && smaller && is_alu(u.op()) && !same_terms(largest, found->second))
+        apart_.insert(strip_views(*smaller).node());
+      if (smaller == &s) continue;
+      largest = found->second;
+      from = &s;
     }
     if (reduces) reduces_.insert(u.node());
     if (largest) product_sums_.emplace(u.node(), largest);
+  }
+  static double work_of(const Node* sum) {
+    const SInt n = prod(UOp(sum).src(0).shape());
+    return static_cast<double>(n.vmax());
+  }
+  // Sums over steps of the same number may share the loads of a kernel.
+  static bool same_terms(const Node* a, const Node* b) {
+    constexpr double kSmall = 1 << 20;  // a kernel of its own is not worth it
+    return UOp(a).src(0).shape() == UOp(b).src(0).shape() || std::min(work_of(a), work_of(b)) < kSmall;
   }
   static bool is_product_sum(const UOp& u) {
     if (u.op() != Op::Reduce || u.arg_as<ReduceArg>().op != Op::Add) return false;
@@ -91,7 +112,7 @@ class Assigner {
   bool is_summed_again(const UOp& u, const Demand& above) const {
     if (!above.summed || !is_alu(u.op())) return false;
     const auto found = product_sums_.find(u.node());
-    return found != product_sums_.end() && prod(u.shape()).vmax() <= found->second;
+    return found != product_sums_.end() && prod(u.shape()).vmax() <= prod(UOp(found->second).shape()).vmax();
   }
 
   static std::vector<UOp> value_order(const UOp& root) {
@@ -179,7 +200,8 @@ class Assigner {
     }
     const bool computes =
         is_alu(u.op()) || u.op() == Op::Reduce || u.op() == Op::Cast || u.op() == Op::Bitcast;
-    const bool wastes = (all.padded && reduces_.contains(u.node())) || is_summed_again(u, all);
+    const bool wastes =
+        apart_.contains(u.node()) || (all.padded && reduces_.contains(u.node())) || is_summed_again(u, all);
     if (((all.ended || wastes) && computes) || !merge(demands, at.out)) {
       at.repeats = repeats(u);
       at.kept = !at.repeats;
@@ -217,8 +239,9 @@ class Assigner {
 
   RangePlan plan_;
   std::unordered_set<const Node*> force_;
-  std::unordered_set<const Node*> reduces_;                // values that some Reduce is part of
-  std::unordered_map<const Node*, int64_t> product_sums_;  // … a sum of products, and the largest one's size
+  std::unordered_set<const Node*> reduces_;                    // values that some Reduce is part of
+  std::unordered_map<const Node*, const Node*> product_sums_;  // … a sum of products, and the largest one
+  std::unordered_set<const Node*> apart_;                      // … beside a larger sum of other products
   std::unordered_map<const Node*, std::vector<Demand>> demands_;
 };
 
@@ -231,8 +254,10 @@ class LoopSharing {
   void run() {
     for (const auto& [node, at] : plan_.ranges) {
       for (const UOp& c : at.reduce)
-        if (c.op() == Op::Range) reduce_of_.emplace(c.node(), node);
+        if (c.op() == Op::Range) reader_of_.emplace(c.node(), node);
       size_t n = 0;
+      for (const UOp& c : at.out)
+        if (at.repeats && c.op() == Op::Range) reader_of_.emplace(c.node(), node);
       if (at.kept)
         for (const UOp& c : at.out)
           if (c.op() == Op::Range) loops_.emplace(c.node(), Loop{node, n++});
@@ -265,7 +290,7 @@ class LoopSharing {
       const auto source = plan_.ranges.find(srcs[i].node());
       if (source == plan_.ranges.end() || !(source->second.kept || source->second.repeats)) continue;
       const Coords coords = source_coords(u, at, i);
-      source->second.rereads = std::max(source->second.rereads, rereads_of(coords, u, at, srcs[i]));
+      source->second.rereads = std::max(source->second.rereads, rereads_of(coords));
       if (!source->second.kept) continue;
       const Surroundings here = surroundings(source->second.out, coords);
       const auto [entry, is_first] = around_.emplace(source->first, here);
@@ -276,24 +301,19 @@ class LoopSharing {
 
   // Outputs of the reductions around a reader that need the same elements of what it asks for at `coords`; 0
   // where there are no reductions.
-  int64_t rereads_of(const Coords& coords, const UOp& user, const ValueRanges& at, const UOp& value) const {
-    if (at.repeats) {  // readers of the view ask in its place
-      const int64_t own = std::max<int64_t>(1, prod(value.shape()).vmax());
-      return at.rereads * std::max<int64_t>(1, prod(user.shape()).vmax() / own);
-    }
+  int64_t rereads_of(const Coords& coords) const {
     std::unordered_set<const Node*> asked, repeated;
-    bool in_reduction = false;
+    int64_t n = 0;
     for (const UOp& c : coords) asked.insert(c.ranges().begin(), c.ranges().end());
     for (const Node* r : asked) {
-      const auto reduce = reduce_of_.find(r);
-      if (reduce == reduce_of_.end()) continue;
-      in_reduction = true;
-      for (const UOp& o : plan_.ranges.at(reduce->second).out)
+      const auto owner = reader_of_.find(r);
+      if (owner == reader_of_.end()) continue;
+      const ValueRanges& at = plan_.ranges.at(owner->second);
+      n = std::max<int64_t>(n, at.repeats ? at.rereads : 1);  // readers of a view ask in its place
+      for (const UOp& o : at.out)
         for (const Node* q : o.ranges())
           if (!asked.contains(q)) repeated.insert(q);
     }
-    if (!in_reduction) return 0;
-    int64_t n = 1;
     constexpr int64_t kMany = 1 << 20;
     for (const Node* q : repeated) n = std::min(kMany, n * std::min(kMany, SInt(UOp(q).src(0)).vmax()));
     return n;
@@ -316,8 +336,9 @@ class LoopSharing {
 
   RangePlan& plan_;
   std::unordered_map<const Node*, Loop> loops_;
-  std::unordered_map<const Node*, const Node*> reduce_of_;  // whose Ranges they are
-  std::unordered_map<const Node*, Surroundings> around_;    // of kept values
+  // Of Ranges of reductions, and of views with ranges of their own.
+  std::unordered_map<const Node*, const Node*> reader_of_;
+  std::unordered_map<const Node*, Surroundings> around_;  // of kept values
 };
 
 }  // namespace
