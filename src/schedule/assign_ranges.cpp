@@ -50,7 +50,13 @@ class Assigner {
   explicit Assigner(std::span<const UOp> roots) {
     const UOp all = sink(roots);
     plan_.order = value_order(all);
-    for (const UOp& u : plan_.order) note_reductions(u);
+    std::unordered_map<const Node*, int> users;
+    for (const UOp& u : plan_.order)
+      for (const UOp& s : flow_sources(u)) users[s.node()]++;
+    for (const UOp& u : plan_.order) {
+      note_reductions(u);
+      if (users[u.node()] > 1) product_sums_.erase(u.node());  // kept for all of them, most likely
+    }
     for (const UOp& r : roots) force_.insert(r.node());
   }
 
