@@ -186,7 +186,7 @@ constexpr OpSet kNoGradient = {Op::Special,  Op::Buffer,   Op::Param, Op::Const,
                                Op::And,      Op::Threefry, Op::Detach};
 // Ops of kernels and programs.
 constexpr OpSet kRefused = {Op::Noop,    Op::Linear, Op::Sink, Op::Group, Op::Index, Op::Load,
-                            Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage};
+                            Op::Barrier, Op::If,     Op::End,  Op::EndIf, Op::Stage, Op::Dot};
 
 constexpr OpSet ops_with_rule() {
   OpSet ops;
