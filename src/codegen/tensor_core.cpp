@@ -60,8 +60,10 @@ std::optional<Match> match_bytes(UOp x, UOp y) {
 
 // The factors of what `r` sums, or nothing.
 std::optional<Match> match_products(const UOp& r, int64_t group) {
-  if (r.arg_as<ReduceArg>().op != Op::Add || r.src(0).op() != Op::Mul) return {};
-  const UOp &x = r.src(0).src(0), &y = r.src(0).src(1);
+  if (r.arg_as<ReduceArg>().op != Op::Add) return {};
+  const bool is_product = r.src(0).op() == Op::Mul;  // else one with 1
+  const UOp x = is_product ? r.src(0).src(0) : r.src(0),
+            y = is_product ? r.src(0).src(1) : constant(r.dtype(), Scalar(1));
   if (r.dtype() == DType::Float32) {
     const auto is_wide = [](const UOp& u) {
       return u.op() == Op::Cast && u.src(0).dtype() == DType::BFloat16;
@@ -99,6 +101,14 @@ UOp operand(const Operand& o) {
   return more.value().as_i64() == 128 || more.value().as_i64() == -128 ? x ^ more : x + more;
 }
 
+const DotInstruction* instruction(const UOp& reduce, const Match& m, const Target& target) {
+  return target.dot(m.a.dtype, m.b.dtype, reduce.dtype());
+}
+
+bool closes(const UOp& u, const UOp& r) {
+  return u.op() == Op::Reduce && std::ranges::find(u.srcs().subspan(1), r) != u.srcs().end();
+}
+
 UOp dot_range(const UOp& reduce) {
   for (const UOp& s : reduce.srcs().subspan(1))
     if (s.op() == Op::Range && s.range().type == AxisType::Dot) return s;
@@ -117,7 +127,7 @@ UOp dot_of(const UOp& a, const UOp& b, const UOp& reduce, const UOp& r) {
 UOp lower_sum(const UOp& reduce, const UOp& r, const Target& target) {
   const int64_t group = r.src(0).value().as_i64();
   const auto m = match_products(reduce, group);
-  if (!m || !target.dot(m->a.dtype, m->b.dtype, reduce.dtype()))
+  if (!m || !instruction(reduce, *m, target))
     return substitute(reduce, {{r, range(group, r.range().id, AxisType::Unroll)}});
   const UOp a = operand(m->a), b = operand(m->b), sum = dot_of(a, b, reduce, r);
   if (m->a.offset) return sum - dot_of(constant(m->a.dtype, Scalar(m->a.offset)), b, reduce, r);
@@ -190,7 +200,7 @@ class DotWidening {
 const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount) {
   if (axis.range().type != AxisType::Reduce) return "not a reduction loop";
   for (const UOp& u : toposort(body)) {
-    if (u.op() != Op::Reduce || std::ranges::find(u.srcs().subspan(1), axis) == u.srcs().end()) continue;
+    if (!closes(u, axis)) continue;
     if (dot_range(u)) return "the reduction has a dot axis";
     if (!match_products(u, amount))
       return "no dot instruction sums this: it has to be int32 products of 4 factors of 8 bits or 2 of 16, "
@@ -218,6 +228,16 @@ std::optional<Interleaved> interleaved_in(const UOp& index, int64_t item_size) {
   }
   if (!out.base) out.base = constant(0);
   return has_run && out.stride ? std::optional(out) : std::nullopt;
+}
+
+int64_t dot_steps(const UOp& body, const UOp& axis, const Target& target) {
+  for (int64_t steps : {4, 2}) {
+    if (!axis.src(0).is_const() || axis.src(0).value().as_i64() % steps || why_no_dot(body, axis, steps))
+      continue;
+    for (const UOp& u : toposort(body))
+      if (closes(u, axis) && instruction(u, *match_products(u, steps), target)) return steps;
+  }
+  return 0;
 }
 
 UOp to_dots(const UOp& body, const Target& target) {

@@ -5,10 +5,12 @@
 // bounds of the factors say that they fit. Of two factors with the same sign one moves by an offset, and a
 // sum of the other one alone makes up for it:
 //   Σ x·y = Σ (x + 128)·y - Σ 128·y
-// Integers are exact modulo 2^32. A sum of float32 products uses an instruction where both factors were
-// bfloat16 (2 steps). Their products are exact and the sums are float32; an instruction may add a pair before
-// it rounds, and may take subnormal numbers for 0. The interpreter rounds once an instruction.
+// A sum without products is one of products with 1. Integers are exact modulo 2^32. A sum of float32 products
+// uses an instruction where both factors were bfloat16 (2 steps). Their products are exact and the sums are
+// float32; an instruction may add a pair before it rounds, and may take subnormal numbers for 0. The
+// interpreter rounds once an instruction.
 #pragma once
+#include "renderer/target.h"
 #include "uop/uop.h"
 
 #include <optional>
@@ -17,6 +19,8 @@ namespace lathe {
 
 // Why `amount` steps of `axis` can be no Dot range, or null.
 const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount);
+// The steps of `axis` that an instruction of the target sums, most first; 0 where there is none.
+int64_t dot_steps(const UOp& body, const UOp& axis, const Target& target);
 
 // An index whose lanes step through several contiguous runs by turns: base + r / n_runs + r % n_runs * stride
 // for the open Vector range r of n_runs * lanes steps, where a turn is 32 bits. What packing for a dot

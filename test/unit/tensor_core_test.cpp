@@ -1,4 +1,6 @@
 // Sums of products with dot instructions: what is legal, and that no schedule changes a result.
+#include "codegen/tensor_core.h"
+
 #include "base/knobs.h"
 #include "codegen/actions.h"
 #include "codegen/lower.h"
@@ -150,6 +152,19 @@ TEST_CASE("pairs of 16 bits and of bfloat16") {
     }
 }
 
+TEST_CASE("a sum of bytes is one of products with 1") {
+  for (DType d : kBytes) {
+    const Tensor x = numbers({3, 96}, d);
+    const auto kernel = [](const auto& args) {
+      const UOp m = range(3, 0, AxisType::Loop), k = range(96, 1, AxisType::Reduce);
+      const UOp sum = reduce_over(cast(load(index(args[1], std::array{m, k})), DType::Int32), k);
+      return UOp::make(Op::End, {store(index(args[0], m), sum), m});
+    };
+    check_everywhere({x}, {SInt(3)}, DType::Int32, kernel, {{TensorCore, 1, 4}, {Vector, 1, 8}},
+                     x.cast(DType::Int32).sum(1).to_vector<double>());
+  }
+}
+
 TEST_CASE("sums of scaled blocks") {
   const Sizes s{3, 32, 256};
   const Shape scales{SInt(3), SInt(8)}, wide{SInt(32), SInt(8)};
@@ -189,6 +204,15 @@ TEST_CASE("targets use what they have") {
   CHECK(dots_in(lower(body, with).linear) == 1);
   CHECK(dots_in(lower(body, without).linear) == 0);
   CHECK(with.key() != without.key());
+  const auto steps = [](DType d, DType wide, const Target& t) {
+    const UOp plain = product_body(d, d, wide, {});
+    return dot_steps(plain, kernel_axes(plain)[2], t);
+  };
+  CHECK(steps(DType::Int8, DType::Int32, with) == 4);
+  CHECK(steps(DType::Int16, DType::Int32, with) == 2);
+  CHECK(steps(DType::BFloat16, DType::Float32, with) == 2);
+  CHECK(steps(DType::Int32, DType::Int32, with) == 0);
+  CHECK(steps(DType::Int8, DType::Int32, without) == 0);
   const std::string text = LlvmRenderer(with).render("dot", lower(body, with).linear).source;
   CHECK(contains(text, "@llvm.x86.avx512.vpdpbusd.512(<16 x i32>"));
   std::erase_if(with.dots, [](const DotInstruction& d) { return d.lanes > 4; });
