@@ -1,5 +1,6 @@
 // Products of matrices.
 #include "tensor/tensor.h"
+#include "uop/number_formats.h"
 
 #include <algorithm>
 
@@ -20,8 +21,11 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   }
   left.push_back(size(-1));
   right.append(w.shape().end() - std::min<int64_t>(dw, 2), w.shape().end());
-  const Tensor product = reshape(left).mul(w.reshape(right).transpose(-1, w_axis));
-  return product.sum(-1, false, dtype).cast(dtype.value_or(strong(join(this->dtype(), w.dtype()))));
+  const DType own = strong(join(this->dtype(), w.dtype())), wide = dtype.value_or(sum_dtype(own));
+  Tensor x = reshape(left), y = w.reshape(right).transpose(-1, w_axis);
+  // Products of narrow floats are exact in the type that sums them.
+  if (is_narrow_float(own)) x = x.cast(wide), y = y.cast(wide);
+  return x.mul(y).sum(-1, false, dtype).cast(dtype.value_or(own));
 }
 
 Tensor Tensor::linear(const Tensor& weight, const std::optional<Tensor>& bias,
