@@ -298,7 +298,7 @@ class Heuristic {
       for (const UOp& r : axes_) {
         int64_t n = std::min<int64_t>(16, target_.lanes(a.dtype));
         while (n > 1 && size_of(r) % n) n /= 2;
-        if (!is_output(r) || n < 4 || stride_of(a, r) != 1 || copies_ * n > kMaxCopies) continue;
+        if (!is_output(r) || n < 4 || size_of(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies) continue;
         copies_ *= n;
         apply(ActionKind::Upcast, r.range().id, n);
         return;

@@ -62,7 +62,8 @@ static UOp staged_value(const UOp& body, const UOp& load) {
   UOp value = load, best = load;
   for (;;) {
     const UOp above = user.at(value.node());
-    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || !(above.ranges() == load.ranges()))
+    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || is_weak(above.dtype()) ||
+        !(above.ranges() == load.ranges()))
       break;
     const bool widens = above.op() == Op::Cast && item_size(above.dtype()) > item_size(above.src(0).dtype());
     value = above;
