@@ -26,6 +26,7 @@ struct Lane {
 
 UOp to_vector(std::span<const Lane> lanes) {
   const UOp& first = lanes[0].value;
+  if (lanes.size() == 1) return first.ndim() ? index(first, constant(Scalar(lanes[0].lane))) : first;
   const bool of_one =
       first.ndim() && std::ranges::all_of(lanes, [&](const Lane& l) { return l.value == first; });
   bool is_all = of_one && lanes_of(first) == std::ssize(lanes);

@@ -71,8 +71,7 @@ class Contraction {
 
   bool find() {
     if (!read_reductions()) return false;
-    merge_outputs();
-    split_divided();
+    if (!merge_outputs() || !split_divided()) return false;
     for (const UOp& lanes : outputs_)
       for (const UOp& rows : outputs_)
         if (!(lanes == rows)) consider(lanes, rows);
@@ -151,7 +150,7 @@ class Contraction {
 
   // Output loops become one where every access goes through the pair with one stride, gates aside: vectors
   // then run across the ends of rows.
-  void merge_outputs() {
+  bool merge_outputs() {
     for (size_t i = 0; i + 1 < outputs_.size();) {
       const UOp r0 = outputs_[i], r1 = outputs_[i + 1];
       const bool fits = always_adjacent(body_, r0, r1) && all_step_as_one(r0, r1);
@@ -161,12 +160,13 @@ class Contraction {
       }
       body_ = apply_action(body_, {ActionKind::Merge, position(r0.range().id), 0});
       refresh();
-      CHECK(read_reductions(), "merging loops made another kind of kernel");
+      if (!read_reductions()) return false;
       i = i ? i - 1 : 0;
     }
+    return true;
   }
   // An axis whose quotient and remainder by one number address memory is two axes.
-  void split_divided() {
+  bool split_divided() {
     for (size_t i = 0; i < axes_.size(); i++) {
       const UOp r = axes_[i];
       int64_t by = 0;
@@ -178,8 +178,9 @@ class Contraction {
       if (by < 2 || by >= size_of(r) || size_of(r) % by) continue;
       body_ = apply_action(body_, {ActionKind::Tile, static_cast<int32_t>(i), static_cast<int32_t>(by)});
       refresh();
-      CHECK(read_reductions(), "splitting a loop made another kind of kernel");
+      if (!read_reductions()) return false;
     }
+    return true;
   }
 
   bool all_step_as_one(const UOp& r0, const UOp& r1) const {

@@ -47,6 +47,15 @@ bool depends_on_all(const UOp& u, const UOp& gate) {
   return std::ranges::all_of(gate.ranges(), [&](const Node* r) { return is_open(u, UOp(r)); });
 }
 
+// Whether the value of the factor is a number where the gate is false, too: it is made of what memory holds.
+bool is_plain(const UOp& factor) {
+  constexpr OpSet kPlain{Op::Load, Op::Index, Op::Cast, Op::Const, Op::Neg,   Op::Add,   Op::Sub,
+                         Op::Mul,  Op::Max,   Op::Where, Op::CmpLt, Op::CmpNe, Op::CmpEq};
+  const auto above_addresses = [](const UOp& u) { return u.op() != Op::Index; };
+  return std::ranges::all_of(toposort(factor, above_addresses),
+                             [&](const UOp& u) { return kPlain.contains(u.op()) && !u.is_invalid(); });
+}
+
 // Where(gate, a * b, 0) is Where(gate, a, 0) * b.
 UOp factored(const UOp& value) {
   if (value.op() != Op::Where || !value.src(2).is_const(Scalar(0)) || value.src(1).op() != Op::Mul)
@@ -63,7 +72,8 @@ UOp factored(const UOp& value) {
     gated = &f;
     most = n;
   }
-  if (!gated) return value;
+  if (!gated || !std::ranges::all_of(factors, [&](const UOp& f) { return &f == gated || is_plain(f); }))
+    return value;
   const bool is_load =
       is_gated_load(*gated) && contains_all(split_operands(gated->src(0).src(1).src(0), Op::And), gate);
   if (!is_load) *gated = where(gate, *gated, constant(gated->dtype(), Scalar(0)));
