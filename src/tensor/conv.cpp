@@ -83,10 +83,16 @@ Tensor Tensor::pool(const Ints& kernel, const Ints& stride, const Ints& dilation
       const bool short_row = w.count() * w.stride > w.size - w.dilation * (w.kernel - 1);
       return w.size * (1 + short_row) + w.dilation;
     };
+    // What the last row lacks is behind its windows unless it has several copies.
+    const auto copies_of = [&](const Window& w) {
+      return row(w) > w.size + w.dilation ? (w.kernel * row(w) + w.size - 1) / w.size : w.kernel;
+    };
     Ints copies(std::vector<int64_t>(lead, 1));
-    for (const Window& w : axes) copies.push_back((w.kernel * row(w) + w.size - 1) / w.size);
-    x = x.repeat(copies).shrink_to(with_axes([&](const Window& w) { return w.kernel * row(w); }));
-    x = x.reshape(with_axes(kernel_of, row));
+    for (const Window& w : axes) copies.push_back(copies_of(w));
+    const auto all_rows = [&](const Window& w) { return w.kernel * row(w); };
+    x = x.repeat(copies).shrink_to(
+        with_axes([&](const Window& w) { return std::min(all_rows(w), copies_of(w) * w.size); }));
+    x = x.pad_to(with_axes(all_rows)).reshape(with_axes(kernel_of, row));
     x = x.shrink_to(with_axes(kernel_of, [](const Window& w) { return w.count() * w.stride; }));
     x = x.reshape(with_axes(kernel_of, count_of, stride_of)).shrink_to(with_axes(kernel_of, count_of, one));
     x = x.reshape(with_axes(kernel_of, count_of));
