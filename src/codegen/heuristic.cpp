@@ -5,6 +5,7 @@
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "codegen/stage.h"
+#include "uop/simplify.h"
 
 #include <algorithm>
 #include <set>
@@ -13,6 +14,7 @@ namespace lathe {
 namespace {
 
 constexpr int kMaxCopies = 64;  // of the innermost expression, over upcasts and unrolls: bounds code size
+constexpr int64_t kDenseSteps = 16;
 constexpr double kThreadWork = 1 << 15;  // loop trips below which a second thread costs more than it brings
 
 int64_t size_of(const UOp& r) { return r.src(0).is_const() ? r.src(0).value().as_i64() : 0; }
@@ -157,16 +159,35 @@ class Heuristic {
   static bool is_output(const UOp& r) { return r.range().type == AxisType::Loop; }
   static bool is_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
 
-  // Contiguous accesses are worth most, values shared by all lanes little, gathers cost.
+  // Contiguous accesses are worth most, values shared by all lanes little, gathers cost unless few loads have
+  // all that the lanes need. Of a short axis few lanes do something.
   double vector_score(const UOp& r) const {
     double score = 0;
     for (const KernelAccess& a : accesses_) {
       const auto s = stride_of(a, r);
       if (s && *s == 0) continue;
-      const double worth = s && *s == 1 ? 1 : (a.is_store ? -4 : -0.75);
+      const double worth = s && *s == 1 ? 1 : a.is_store ? -4 : is_dense(a, r) ? 0.25 : -0.75;
       score += worth * a.trips;
     }
-    return score;
+    return score * std::min(1.0, static_cast<double>(size_of(r)) / static_cast<double>(kDenseSteps));
+  }
+
+  // Whether the elements of consecutive steps of `r` lie close together.
+  static bool is_dense(const KernelAccess& a, const UOp& r) {
+    constexpr int64_t kMostApart = 4;
+    if (const auto s = stride_of(a, r)) return std::abs(*s) <= kMostApart;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t step = 0; step < std::min(kDenseSteps, size_of(r)); step++) {
+      std::vector<std::pair<UOp, UOp>> at;
+      for (const Node* other : a.index.ranges()) at.emplace_back(UOp(other), constant(0));
+      for (auto& [range, value] : at)
+        if (range == r) value = constant(step);
+      const UOp index = simplify(substitute(a.index, at));
+      if (!index.is_const()) return false;
+      least = std::min(least, index.value().as_i64());
+      most = std::max(most, index.value().as_i64());
+    }
+    return most - least <= kMostApart * kDenseSteps;
   }
 
   // A reduction whose value holds another one for each of its steps, or one that sits in the loop of another,
@@ -265,9 +286,9 @@ class Heuristic {
     return saved;
   }
 
-  // Output loops that repeat loads become register tiles: the loads are shared by the copies.
+  // Output loops that repeat loads of a reduction become register tiles: the loads are shared by the copies.
   void choose_tile() {
-    if (!vectorised_ || std::none_of(axes_.begin(), axes_.end(), is_reduce_like)) return;
+    if (!vectorised_ || !(on_reduce_ || std::ranges::any_of(axes_, is_reduce))) return;
     int64_t budget =
         on_reduce_ ? 16 : std::max<int64_t>(1, (target_.vector_registers - 8) / lanes_per_vector_);
     const int rounds = on_reduce_ ? 2 : 1;
@@ -304,10 +325,6 @@ class Heuristic {
         return;
       }
     }
-  }
-
-  static bool is_reduce_like(const UOp& r) {
-    return r.range().type == AxisType::Reduce || (r.range().type == AxisType::Vector);
   }
 
   // Short reduction loops vanish; of a long innermost one a few steps run side by side.
