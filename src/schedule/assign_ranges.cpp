@@ -95,7 +95,8 @@ class Assigner {
       from = &s;
     }
     if (reduces) reduces_.insert(u.node());
-    if (largest) product_sums_.emplace(u.node(), largest);
+    // Below another reduction the sum has a kernel before this one.
+    if (largest && u.op() != Op::Reduce) product_sums_.emplace(u.node(), largest);
   }
   static double work_of(const Node* sum) {
     const SInt n = prod(UOp(sum).src(0).shape());
