@@ -210,12 +210,17 @@ class Assigner {
     const bool wastes =
         apart_.contains(u.node()) || (all.padded && reduces_.contains(u.node())) || is_summed_again(u, all);
     if (((all.ended || wastes) && computes) || !merge(demands, at.out)) {
-      at.repeats = repeats(u);
+      at.repeats = reorders(u) || repeats(u);
       at.kept = !at.repeats;
       at.out = new_ranges(u.shape());
-      return {};
+      return {.coords = {}, .ended = reorders(u), .padded = false, .summed = false};
     }
     return all;
+  }
+
+  // A view of all elements, each once: what is below is kept, in loops that are its own.
+  static bool reorders(const UOp& u) {
+    return u.op() == Op::Reshape || u.op() == Op::Permute || u.op() == Op::Flip;
   }
 
   // A view that repeats elements of what is below.
