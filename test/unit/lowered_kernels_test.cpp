@@ -1,4 +1,5 @@
 // What must and must not be left in linear programs.
+#include "codegen/actions.h"
 #include "codegen/lower.h"
 #include "renderer/llvm.h"
 #include "schedule/schedule.h"
@@ -45,6 +46,30 @@ TEST_CASE("a reduction of a constant is a constant: no load, no loop") {
   REQUIRE(programs.size() == 1);
   CHECK(std::none_of(programs[0].begin(), programs[0].end(),
                      [](const UOp& u) { return u.op() == Op::Range && u.range().type == AxisType::Reduce; }));
+}
+
+TEST_CASE("lanes of pooling and of its gradient go along the rows of images") {
+  Tensor x = e({2, 4, 64, 64}, DType::Float32);
+  x.set_param();
+  const Tensor overlapping = x.max_pool2d({3, 3}, {.stride = 2, .padding = 1});
+  const Tensor gradient = (x.max_pool2d() * e({2, 4, 32, 32}, DType::Float32)).sum().gradient({x})[0];
+  for (const Tensor& t : {overlapping, gradient})
+    for (const ScheduledKernel& k : make_schedule({&t.uop(), 1}).kernels) {
+      const std::vector<Action> actions = lower(k.body, llvm_target()).actions;
+      INFO(print_actions(actions));
+      CHECK(std::ranges::any_of(actions, [](const Action& a) {
+        return a.kind == ActionKind::Vector && a.amount >= 4;
+      }));
+    }
+}
+
+TEST_CASE("a product that views are cut from has the loops of its result") {
+  const Tensor x = e({64, 128}, DType::Float32), w = e({128, 96}, DType::Float32);
+  const Tensor parts = x.matmul(w).reshape({4, 16, 3, 2, 16}).permute({2, 0, 3, 1, 4});
+  const Tensor out = (parts.at(0) * parts.at(1).flip({0})).sum(-1) + parts.at(2).sum(-1);
+  const Schedule schedule = make_schedule({&out.uop(), 1});
+  const std::vector<UOp> body = toposort(schedule.kernels.at(0).body);
+  CHECK(std::ranges::count_if(body, [](const UOp& u) { return u.op() == Op::Range; }) == 3);
 }
 
 TEST_CASE("powers become multiplications and roots") {
