@@ -91,7 +91,8 @@ class Builder {
     v.expr = clean(v.expr);
     for (const UOp& c : at.out)
       if (c.op() == Op::Range) v.loop_ranges.push_back(c);
-    if (at.removable && !is_dear(v, at.rereads) && cheap(v, at.shared_loops, u.device())) {
+    const bool is_dear_here = !u.device().empty() && is_dear(v, at.rereads);  // else there is no place for it
+    if (at.removable && !is_dear_here && cheap(v, at.shared_loops, u.device())) {
       v.inlined = true;
       return;
     }
