@@ -223,9 +223,9 @@ class Assigner {
     return u.op() == Op::Reshape || u.op() == Op::Permute || u.op() == Op::Flip;
   }
 
-  // A view that repeats elements of what is below.
+  // A view, or a cast of one, that repeats elements of what is below.
   static bool repeats(const UOp& u) {
-    for (const UOp* s = &u; is_movement(s->op()); s = &s->src(0))
+    for (const UOp* s = &u; is_movement(s->op()) || s->op() == Op::Cast; s = &s->src(0))
       if (s->op() == Op::Expand && !(prod(s->shape()) == prod(s->src(0).shape()))) return true;
     return false;
   }
