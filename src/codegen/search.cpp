@@ -139,8 +139,8 @@ std::vector<std::vector<Action>> neighbours(const UOp& body, const Target& targe
 }
 
 Search::Search(const UOp& body, const Target& target, const SearchOptions& options, TimeSchedules time)
-    : body_(prepare_kernel(body, target)),
-      target_(target),
+    : target_(without_emulated(target)),
+      body_(prepare_kernel(body, target_)),
       options_(options),
       time_(std::move(time)),
       start_(now_seconds()) {

@@ -44,8 +44,8 @@ class Search {
   std::vector<double> time(std::span<const std::vector<Action>> schedules);
   bool is_over() const;
 
+  const Target target_;
   UOp body_;
-  const Target& target_;
   SearchOptions options_;
   TimeSchedules time_;
   TimedSchedule best_, heuristic_;
