@@ -70,6 +70,9 @@ TEST_CASE("what a search may try computes the same inside its buffers") {
   const Target target = device("CPU").target();
   const Tensor a = numbers({24, 48}), b = numbers({48, 32}, 0.7), image = numbers({2, 6, 9, 9}),
                filter = numbers({8, 6, 3, 3}, 0.9);
+  const Tensor codes = (a * 100).cast(DType::Int8).realize(),
+               bytes = (b * b * 200).cast(DType::UInt8).realize();
+  const auto wide = [](const Tensor& t) { return t.cast(DType::Int32); };
   const Tensor tests[] = {a.matmul(b),
                           (a * 2 + 1).relu(),
                           a.sum(1) * 3,
@@ -78,7 +81,10 @@ TEST_CASE("what a search may try computes the same inside its buffers") {
                           image.conv2d(filter, std::nullopt, {.padding = 1}),
                           a.pad({{{1, 2}, {3, 1}}}) + 1,
                           a.cumsum(1),
-                          a.max(1)};
+                          a.max(1),
+                          a.softmax(1),
+                          a.layernorm(),
+                          wide(codes).matmul(wide(bytes)).cast(DType::Float32)};
   std::mt19937 random(1);
   int n = 0;
   for (const Tensor& t : tests) {
