@@ -62,63 +62,56 @@ std::shared_ptr<const CompiledKernel> load_given(const UOp& body, Device& device
   return out;
 }
 
-struct Built {
-  std::unique_ptr<CompiledKernel> kernel;
-  LoweredKernel lowered;
-  KernelSource source;
-};
-Built build(const UOp& body, Device& device, const std::vector<Action>* actions) {
-  Built out{std::make_unique<CompiledKernel>(), lower(body, device.target(), actions), {}};
-  LoweredKernel& lowered = out.lowered;
-  out.source = {lowered.name, {}, lowered.linear, false};
+// Renders, compiles and loads; a trial without a word.
+std::unique_ptr<CompiledKernel> load(const UOp& body, const LoweredKernel& lowered, Device& device,
+                                     bool is_trial) {
+  ErrorContext context(
+      [&] { return fmt::format("compiling kernel {} for {}", lowered.name, device.name()); });
+  KernelSource source{lowered.name, {}, lowered.linear, false};
   if (const Renderer* renderer = device.renderer()) {
     Rendered text = renderer->render(lowered.name, lowered.linear);
-    out.source.source = std::move(text.source);
-    out.source.entry = std::move(text.entry);
+    source.source = std::move(text.source);
+    source.entry = std::move(text.entry);
   }
+  auto out = std::make_unique<CompiledKernel>();
+  out->actions = print_actions(lowered.actions);
+  if (!is_trial) {
+    show(lowered, out->actions, source.source);
+    record(body, device, lowered.name, source);
+  }
+  out->program = device.load(source);
   const Signature signature = signature_of(lowered.linear);
-  for (const UOp& p : signature.buffers) out.kernel->slots.push_back(static_cast<int>(p.param().slot));
-  for (const UOp& v : signature.variables) out.kernel->variables.push_back(v.param().name);
-  out.kernel->name = lowered.name;
-  out.kernel->colored_name = lowered.colored_name;
-  out.kernel->actions = print_actions(lowered.actions);
-  out.kernel->n_cores = lowered.n_cores;
-  out.kernel->work = lowered.work;
+  for (const UOp& p : signature.buffers) out->slots.push_back(static_cast<int>(p.param().slot));
+  for (const UOp& v : signature.variables) out->variables.push_back(v.param().name);
+  out->name = lowered.name;
+  out->colored_name = lowered.colored_name;
+  out->n_cores = lowered.n_cores;
+  out->work = lowered.work;
   return out;
 }
 
-// Of a kernel that a search found a schedule for, under that. A schedule that an older optimiser found may be
+// Under the schedule that a search found, where there is one. One that an older optimiser found may be
 // illegal by now.
-Built build(const UOp& body, Device& device) {
+LoweredKernel lower_for(const UOp& body, Device& device) {
   if (const auto found = found_schedule(body, device)) {
     try {
-      return build(body, device, &*found);
+      return lower(body, device.target(), &*found);
     } catch (const UserError& e) {
       log_warn_once(e.what(), "a schedule in the kernel cache is not used: {}", e.what());
     }
   }
-  return build(body, device, nullptr);
-}
-
-void load(Built& built, Device& device) {
-  ErrorContext context(
-      [&] { return fmt::format("compiling kernel {} for {}", built.lowered.name, device.name()); });
-  built.kernel->program = device.load(built.source);
+  return lower(body, device.target());
 }
 
 std::shared_ptr<const CompiledKernel> compile(const UOp& body, Device& device) {
   if (!body.arg_as<KernelPtr>()->source.empty()) return load_given(body, device);
   const double start = now_seconds();
-  Built built = build(body, device);
-  show(built.lowered, built.kernel->actions, built.source.source);
-  record(body, device, built.lowered.name, built.source);
-  load(built, device);
-  CompiledKernel& out = *built.kernel;
-  out.compile_seconds = now_seconds() - start;
+  auto out = load(body, lower_for(body, device), device, false);
+  out->compile_seconds = now_seconds() - start;
   if (is_profiling())
-    profile_event("compile", "compile " + out.name, start, out.compile_seconds,
+    profile_event("compile", "compile " + out->name, start, out->compile_seconds,
                   fmt::format(R"("device":{})", json_quoted(device.name())));
-  return std::move(built.kernel);
+  return out;
 }
 
 // What was compiled in this process.
@@ -160,9 +153,7 @@ std::string lowering_knobs() {
 
 std::unique_ptr<CompiledKernel> try_compile(const UOp& body, Device& device,
                                             const std::vector<Action>& actions) {
-  Built built = build(body, device, &actions);
-  load(built, device);
-  return std::move(built.kernel);
+  return load(body, lower(body, device.target(), &actions), device, true);
 }
 
 std::vector<std::shared_ptr<const CompiledKernel>> compile_kernels(std::span<const KernelRequest> requests) {
