@@ -18,27 +18,6 @@ namespace {
 constexpr double kGatheredLane = 2;
 constexpr double kGatedRun = 4;  // a branch
 
-// One lane of a vector, or a scalar.
-struct Lane {
-  UOp value;
-  int64_t lane;
-};
-
-UOp to_vector(std::span<const Lane> lanes) {
-  const UOp& first = lanes[0].value;
-  if (lanes.size() == 1) return first.ndim() ? index(first, constant(Scalar(lanes[0].lane))) : first;
-  const bool of_one =
-      first.ndim() && std::ranges::all_of(lanes, [&](const Lane& l) { return l.value == first; });
-  bool is_all = of_one && lanes_of(first) == std::ssize(lanes);
-  std::vector<UOp> out;
-  for (const Lane& l : lanes) {
-    is_all = is_all && l.lane == std::ssize(out);
-    const UOp which = constant(Scalar(l.lane));
-    out.push_back(!l.value.ndim() ? l.value : of_one ? which : index(l.value, which));
-  }
-  return is_all ? first : of_one ? index(first, stack(out)) : stack(out);
-}
-
 // The elements of `rows`, a power of two of them, column by column, in vectors of at most `most` lanes: each
 // step is a perfect shuffle of the two halves of all elements.
 std::vector<UOp> transposed(std::vector<UOp> rows, int64_t most) {

@@ -1,5 +1,6 @@
 #include "codegen/kernel_parts.h"
 
+#include "renderer/program.h"
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 #include "uop/spec_rules.h"
@@ -87,6 +88,21 @@ UOp fold_lanes(Op op, UOp v) {
   UOp out = pick(0, 1);
   for (int64_t i = 1; i < lanes; i++) out = alu(op, {out, pick(i, 1)});
   return out;
+}
+
+UOp to_vector(std::span<const Lane> lanes) {
+  const UOp& first = lanes[0].value;
+  if (lanes.size() == 1) return first.ndim() ? index(first, constant(Scalar(lanes[0].lane))) : first;
+  const bool of_one =
+      first.ndim() && std::ranges::all_of(lanes, [&](const Lane& l) { return l.value == first; });
+  bool is_all = of_one && lanes_of(first) == std::ssize(lanes);
+  std::vector<UOp> out;
+  for (const Lane& l : lanes) {
+    is_all = is_all && l.lane == std::ssize(out);
+    const UOp which = constant(Scalar(l.lane));
+    out.push_back(!l.value.ndim() ? l.value : of_one ? which : index(l.value, which));
+  }
+  return is_all ? first : of_one ? index(first, stack(out)) : stack(out);
 }
 
 Scalar neutral_element(Op op, DType d) {

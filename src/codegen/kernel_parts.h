@@ -30,6 +30,13 @@ UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name = {},
 UOp elements_from(const UOp& memory, int64_t lanes, const UOp& first);
 // Folds the lanes of a vector pairwise: halves while even, then lane by lane.
 UOp fold_lanes(Op op, UOp v);
+// One lane of a vector, or a scalar.
+struct Lane {
+  UOp value;
+  int64_t lane;
+};
+// A vector of these, or the only one.
+UOp to_vector(std::span<const Lane> lanes);
 // Starting value of a reduction.
 Scalar neutral_element(Op op, DType d);
 

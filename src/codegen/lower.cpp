@@ -76,6 +76,7 @@ constexpr Pass kPasses[] = {
     {"decompose_long", decompose_long, SpecLevel::Kernel},
     {"use_native_ops", use_native_ops, SpecLevel::Program},
     {"combine_lanes", combine_lanes, SpecLevel::Program},
+    {"split_lanes", split_lanes, SpecLevel::Program},
     {"check_typed_accesses", try_accesses, SpecLevel::Program},
 };
 

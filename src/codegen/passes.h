@@ -188,6 +188,11 @@ struct LateContext {
 // test/golden/codegen/combine_lanes.txt.
 UOp combine_lanes(const UOp& sink, const Target& target);
 
+// After this pass every vector of more bits than a register has a power of two of lanes: others become parts,
+// registers first. LLVM keeps a long vector of another number of lanes in scalars between blocks. Runs after
+// combine_lanes. Shown by test/golden/codegen/split_lanes.txt.
+UOp split_lanes(const UOp& sink, const Target& target);
+
 // Every node of the lowered kernel in an order that can be printed: sources before users, each node inside
 // exactly the loops it depends on, one loop a Range. Values that do not depend on a loop are computed before
 // it.

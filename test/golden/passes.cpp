@@ -77,6 +77,11 @@ GoldenValue prefetch_rows(const GoldenValue& v) {
 GoldenValue keep_in_scratch(const GoldenValue& v) { return keep_values(std::get<UOp>(v), c_target()); }
 
 // With registers of four floats.
+GoldenValue split_long_lanes(const GoldenValue& v) {
+  Target t = c_target();
+  t.vector_bits = 128;
+  return split_lanes(std::get<UOp>(v), t);
+}
 GoldenValue combine_short_lanes(const GoldenValue& v) {
   Target t = c_target();
   t.vector_bits = 128;
@@ -114,6 +119,7 @@ std::span<const GoldenPass> golden_passes() {
       {"widen_dots", graph_pass(widen_dots)},
       {"vectorize", graph_pass(vectorize)},
       {"combine_lanes", combine_short_lanes},
+      {"split_lanes", split_long_lanes},
       {"linearize", to_program_order},
       {"to_work_groups", place_work_groups},
       {"opencl", to_opencl_text},

@@ -61,6 +61,29 @@ TEST_CASE("kept values under every schedule") {
   }
 }
 
+TEST_CASE("vectors of lanes that are no power of two") {
+  using enum ActionKind;
+  const std::vector<std::vector<Action>> schedules = {
+      {{Vector, 1, 48}, {Vector, 3, 48}},
+      {{Vector, 1, 24}, {Vector, 3, 36}},
+      {{Upcast, 0, 4}, {Vector, 2, 72}, {Unroll, 4, 8}},
+  };
+  const auto run = [](const char* device, std::vector<Action> actions) {
+    const Tensor x = table(device, 8, 144);
+    return weighed(x, std::move(actions)).reshape({8, 144});
+  };
+  Tensor expected;
+  {
+    KnobScope plain(Knob::NOOPT, 1);
+    expected = run("INTERP", {}).contiguous();
+    expected.realize();
+  }
+  for (const auto& actions : schedules) {
+    CAPTURE(print_actions(actions));
+    for (const char* device : {"CPU", "CPU:C", "INTERP"}) check_close(run(device, actions), expected);
+  }
+}
+
 TEST_CASE("softmax and its like along rows and columns") {
   for (const int axis : {0, 1})
     for (const auto& [n, m] : {std::pair{6, 1024}, {1024, 6}, {96, 100}, {3, 65}}) {
