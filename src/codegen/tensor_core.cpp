@@ -38,6 +38,21 @@ Interval bounds_of(const UOp& u) {
   return {b.lo.as_i64(), b.hi.as_i64()};
 }
 
+bool is_gated_by_zero(const UOp& u) { return u.op() == Op::Where && u.src(2).is_const(Scalar(0)); }
+const UOp& without_gates(const UOp& u) {
+  const UOp* x = &u;
+  while (is_gated_by_zero(*x)) x = &x->src(1);
+  return *x;
+}
+
+// In the arithmetic of x's type; half of all numbers is the highest bit.
+UOp plus(const UOp& x, int64_t offset) {
+  if (!offset) return x;
+  const UOp more = constant(x.dtype(), Scalar(offset));
+  if (more.is_const(Scalar(0))) return x;
+  return more.value().as_i64() == 128 || more.value().as_i64() == -128 ? x ^ more : x + more;
+}
+
 // Offsets go to the factor that is shared by all lanes: the other one's sum is then shared by all that this
 // one is multiplied with. Of two alike, to the one that comes closer to 0, or else that is read more often.
 bool takes_offset(const UOp& x, const UOp& y) {
@@ -61,15 +76,19 @@ std::optional<Match> match_bytes(UOp x, UOp y) {
 // The factors of what `r` sums, or nothing.
 std::optional<Match> match_products(const UOp& r, int64_t group) {
   if (r.arg_as<ReduceArg>().op != Op::Add) return {};
-  const bool is_product = r.src(0).op() == Op::Mul;  // else one with 1
-  const UOp x = is_product ? r.src(0).src(0) : r.src(0),
-            y = is_product ? r.src(0).src(1) : constant(r.dtype(), Scalar(1));
+  const UOp& value = is_gated_by_zero(r.src(0)) ? r.src(0).src(1) : r.src(0);
+  const bool is_product = value.op() == Op::Mul;  // else one with 1
+  UOp x = is_product ? value.src(0) : value;
+  const UOp y = is_product ? value.src(1) : constant(r.dtype(), Scalar(1));
+  // A product that counts under a gate only is one of a factor that is 0 without.
+  if (!(value == r.src(0))) x = where(r.src(0).src(0), x, r.src(0).src(2));
   if (r.dtype() == DType::Float32) {
     const auto is_wide = [](const UOp& u) {
-      return u.op() == Op::Cast && u.src(0).dtype() == DType::BFloat16;
+      const UOp& v = without_gates(u);
+      return v.op() == Op::Cast && v.src(0).dtype() == DType::BFloat16;
     };
     if (group != 2 || !is_wide(x) || !is_wide(y)) return {};
-    return Match{{x.src(0), DType::BFloat16}, {y.src(0), DType::BFloat16}};
+    return Match{{x, DType::BFloat16}, {y, DType::BFloat16}};
   }
   if (r.dtype() != DType::Int32) return {};
   if (group == 4) return match_bytes(x, y);
@@ -80,25 +99,30 @@ std::optional<Match> match_products(const UOp& r, int64_t group) {
 // The factor plus its offset, which fits the dtype: all arithmetic is modulo its width, so that sums of
 // literals leave the cast and meet the offset.
 UOp operand(const Operand& o) {
-  UOp x = o.factor;
-  if (x.dtype() == o.dtype) return x;  // a float
-  int64_t offset = o.offset;
+  UOp x = without_gates(o.factor);
+  const bool has_gates = !(x == o.factor);
+  int64_t offset = has_gates ? 0 : o.offset;
   const auto peel = [&] {
     while (x.op() == Op::Add && x.src(1).is_const()) {
       offset += x.src(1).value().as_i64();
       x = UOp(x.src(0));
     }
   };
-  peel();
-  if (x.op() == Op::Cast && is_int(x.src(0).dtype()) && bit_width(x.src(0).dtype()) <= bit_width(o.dtype)) {
+  if (is_float(o.dtype)) {
     x = UOp(x.src(0));
-    if (bit_width(x.dtype()) == bit_width(o.dtype)) peel();
+  } else {
+    peel();
+    if (x.op() == Op::Cast && is_int(x.src(0).dtype()) && bit_width(x.src(0).dtype()) <= bit_width(o.dtype)) {
+      x = UOp(x.src(0));
+      if (bit_width(x.dtype()) == bit_width(o.dtype)) peel();
+    }
+    x = plus(cast(x, o.dtype), offset);
   }
-  x = cast(x, o.dtype);
-  const UOp more = constant(o.dtype, Scalar(offset));
-  if (more.is_const(Scalar(0))) return x;
-  // Half of all: the highest bit.
-  return more.value().as_i64() == 128 || more.value().as_i64() == -128 ? x ^ more : x + more;
+  if (!has_gates) return x;
+  SmallVec<UOp, 2> gates;
+  for (const UOp* u = &o.factor; is_gated_by_zero(*u); u = &u->src(1)) gates.push_back(u->src(0));
+  for (size_t i = gates.size(); i-- > 0;) x = where(gates[i], x, constant(o.dtype, Scalar(0)));
+  return plus(x, o.offset);
 }
 
 const DotInstruction* instruction(const UOp& reduce, const Match& m, const Target& target) {

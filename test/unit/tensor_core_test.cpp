@@ -152,6 +152,28 @@ TEST_CASE("pairs of 16 bits and of bfloat16") {
     }
 }
 
+TEST_CASE("products that count under a gate only") {
+  for (DType d : {DType::Int8, DType::BFloat16}) {
+    const Tensor x = numbers({3, 32}, d), y = numbers({5, 32}, d), rest = x * (Tensor::arange(32) % 8).lt(5);
+    const DType wide = is_float(d) ? DType::Float32 : DType::Int32;
+    const auto kernel = [&](const auto& args) {
+      const UOp m = range(3, 0, AxisType::Loop), n = range(5, 1, AxisType::Loop),
+                k = range(32, 2, AxisType::Reduce), inside = lt(k % 8, 5);
+      const auto factor = [&](const UOp& p, const UOp& row) {
+        return cast(load(index(p, where(inside, row * 32 + k, invalid()))), wide);
+      };
+      const UOp product = factor(args[1], m) * factor(args[2], n);
+      const UOp sum = reduce_over(where(inside, product, constant(wide, Scalar(0))), k);
+      return UOp::make(Op::End, {store(index(args[0], m * 5 + n), sum), m, n});
+    };
+    const int32_t group = is_float(d) ? 2 : 4;
+    for (const auto& actions : std::initializer_list<std::vector<Action>>{
+             {{TensorCore, 2, group}, {Vector, 2, 4}}, {{TensorCore, 2, group}, {Vector, 1, 0}}})
+      check_everywhere({x.reshape({96}), y.reshape({160})}, {SInt(15)}, wide, kernel, actions,
+                       products(rest, y, {3, 5, 32}, true));
+  }
+}
+
 TEST_CASE("a sum of bytes is one of products with 1") {
   for (DType d : kBytes) {
     const Tensor x = numbers({3, 96}, d);
