@@ -28,15 +28,16 @@ UOp asking_ahead(const UOp& load, int64_t bytes) {
 
 // How far the first reading of a row runs before this one, which finds the row in the caches and leaves the
 // memory idle: to the next row. 0 where it is no second reading.
-int64_t next_row(const UOp& load, std::span<const UOp> loops, const std::vector<UOp>& below, int64_t most) {
+int64_t next_row(const UOp& load, std::span<const UOp> loops, const std::vector<UOp>& below,
+                 const std::unordered_set<UOp>& all, int64_t most) {
   for (const UOp& q : loops) {
     if (q.op() != Op::Range || !is_open(load, q) || !q.src(0).is_const()) continue;
     const int64_t bytes = q.src(0).value().as_i64() * item_size(load.dtype());
     if (bytes_apart(load, q) != item_size(load.dtype()) || bytes < most / 256 || bytes > most) continue;
+    // What is open in a loop is inside of its reduction.
     const bool is_second = std::ranges::any_of(below, [&](const UOp& r) {
-      if (r.op() != Op::Reduce || r.n_srcs() != 2 || !(r.src(1).src(0) == q.src(0))) return false;
-      const std::vector<UOp> first = toposort(r.src(0));
-      return std::ranges::find(first, substitute(load, {{q, r.src(1)}})) != first.end();
+      return r.op() == Op::Reduce && r.n_srcs() == 2 && r.src(1).src(0) == q.src(0) &&
+             all.contains(substitute(load, {{q, r.src(1)}}));
     });
     if (!is_second) continue;
     int64_t least = 0;
@@ -55,12 +56,14 @@ UOp prefetch(const UOp& body, const Target& target) {
   if (target.name != "llvm") return body;
   std::vector<std::pair<UOp, UOp>> map;
   std::unordered_set<UOp> done;  // memory
-  for (const UOp& p : toposort(body)) {
+  const std::vector<UOp> order = toposort(body);
+  const std::unordered_set<UOp> all(order.begin(), order.end());
+  for (const UOp& p : order) {
     if (p.op() != Op::Reduce && p.op() != Op::End) continue;
     const std::vector<UOp> below = toposort(p.src(0));
     for (const UOp& u : below) {
       if (!is_plain_load(u) || done.contains(u.src(0).src(0))) continue;
-      const int64_t ahead = next_row(u, p.srcs().subspan(1), below, target.l2_bytes / 2);
+      const int64_t ahead = next_row(u, p.srcs().subspan(1), below, all, target.l2_bytes / 2);
       if (!ahead) continue;
       map.emplace_back(u, asking_ahead(u, ahead));
       done.insert(u.src(0).src(0));
