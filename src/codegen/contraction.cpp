@@ -3,6 +3,7 @@
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/stage.h"
+#include "codegen/tensor_core.h"
 #include "uop/comparison.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
 bool is_plain_output(const UOp& r) { return r.range().type == AxisType::Loop; }
 bool is_plain_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
+bool is_dot(const UOp& r) { return r.range().type == AxisType::Dot; }
 int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
 // Costs in cycles of a core that starts two vector operations and two loads a cycle.
@@ -70,6 +72,7 @@ class Contraction {
   Contraction(const UOp& body, const Target& target) : body_(body), target_(target) { refresh(); }
 
   bool find() {
+    choose_dots();
     if (!read_reductions()) return false;
     if (!merge_outputs() || !split_divided()) return false;
     for (const UOp& lanes : outputs_)
@@ -98,6 +101,8 @@ class Contraction {
     block_reductions();
     thread(of_panels);
     stage();
+    for (const int id : blocks_) act(ActionKind::Unroll, id, 0);
+    if (!blocks_.empty()) return body_;
     merge_reductions();
     unroll(t.rows * t.vectors);
     return body_;
@@ -111,21 +116,46 @@ class Contraction {
       if (is_plain_output(r)) outputs_.push_back(r);
   }
 
-  // No reduction is inside another, and there is one for each step of every output.
+  // Steps that an instruction sums are its own.
+  void choose_dots() {
+    for (size_t i = 0; i < axes_.size(); i++)
+      if (is_plain_reduce(axes_[i]) && axes_[i].src(0).is_const())
+        if (const int64_t n = dot_steps(body_, axes_[i], target_)) act(ActionKind::TensorCore, axes_[i].range().id, n);
+  }
+
+  // There is a reduction for each step of every output, and inside of it at most sums of short blocks.
   bool read_reductions() {
     sums_.clear();
+    blocks_.clear();
     may_overlap_ = !reads_what_it_writes(body_);
     for (const UOp& r : axes_)
-      if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r))) return false;
+      if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r) || is_dot(r))) return false;
     for (const UOp& u : toposort(body_)) {
       if (u.op() == Op::Barrier) return false;
       if (u.op() != Op::Reduce) continue;
-      if (open_axis(u, AxisType::Reduce)) return false;
+      if (open_axis(u, AxisType::Reduce)) {
+        if (!read_block(u)) return false;
+        continue;
+      }
       for (const UOp& r : outputs_)
         if (!is_open(u, r)) return false;
       if (!read_operands(u)) return false;
     }
     return !sums_.empty();
+  }
+  // The steps of a block are unrolled: they are few, and what they sum stays in registers.
+  bool read_block(const UOp& reduce) {
+    constexpr int64_t kMostSteps = 16;
+    int64_t steps = 1;
+    for (const UOp& r : reduce.srcs().subspan(1)) {
+      if (!is_plain_reduce(r)) continue;
+      steps *= size_of(r);
+      blocks_.push_back(r.range().id);
+    }
+    return steps <= kMostSteps;
+  }
+  bool is_in_block(const UOp& r) const {
+    return std::ranges::find(blocks_, r.range().id) != blocks_.end();
   }
   bool read_operands(const UOp& reduce) {
     const auto same = std::ranges::find_if(sums_, [&](const Sums& s) {
@@ -134,10 +164,11 @@ class Contraction {
     Sums& sums = same == sums_.end() ? sums_.emplace_back() : *same;
     sums.reduces.push_back(reduce);
     sums.steps = 1;
-    for (const UOp& r : reduce.srcs().subspan(1)) sums.steps *= static_cast<double>(size_of(r));
+    for (const UOp& r : axes_)
+      if (is_plain_reduce(r) && (is_in_block(r) || std::ranges::find(reduce.srcs(), r) != reduce.srcs().end()))
+        sums.steps *= static_cast<double>(size_of(r));
     const auto computes = [](const UOp& u) { return u.op() != Op::After; };  // not how scratch is filled
     for (const UOp& x : toposort(reduce.src(0), computes)) {
-      if (x.op() == Op::Reduce) return false;
       if (x.op() != Op::Load || std::ranges::find(sums.operands, x, &Operand::load) != sums.operands.end())
         continue;
       if (x.src(0).op() != Op::Index) return false;
@@ -218,7 +249,7 @@ class Contraction {
     if (t.lanes < 2) return;
     size_t accumulators = 0;
     for (Sums& s : sums_) {
-      accumulators = std::max(accumulators, s.reduces.size());
+      accumulators = std::max(accumulators, s.reduces.size() + !blocks_.empty());
       s.accesses.clear();
       for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
@@ -311,7 +342,8 @@ class Contraction {
     // Rows whose distance is a multiple of a page's half fall into the same few sets of the first cache.
     constexpr int64_t kHalfPage = 2048;
     const auto on_rows = o.stride(t.rows_axis), on_lanes = o.stride(t.lanes_axis);
-    const auto bytes = item_size(o.load.dtype());
+    const UOp dot = open_axis(o.load, AxisType::Dot);
+    const auto bytes = item_size(o.load.dtype()) * (dot ? size_of(dot) : 1);
     Access a{o.depends_on(t.lanes_axis),
              o.depends_on(t.rows_axis),
              on_lanes == 1,
@@ -500,6 +532,7 @@ class Contraction {
   const Target& target_;
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
+  std::vector<int> blocks_;  // ranges of sums inside the sums
   double stores_ = 0, row_stores_ = 0;
   bool may_overlap_ = true;
   Tile best_;

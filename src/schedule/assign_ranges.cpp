@@ -108,7 +108,7 @@ class Assigner {
     return UOp(a).src(0).shape() == UOp(b).src(0).shape() || std::min(work_of(a), work_of(b)) < kSmall;
   }
   static bool is_product_sum(const UOp& u) {
-    if (u.op() != Op::Reduce || u.arg_as<ReduceArg>().op != Op::Add) return false;
+    if (u.op() != Op::Reduce || u.arg_as<ReduceArg>().op != Op::Add || !is_float(u.dtype())) return false;
     const UOp* value = &u.src(0);
     while (value->op() == Op::Cast || is_movement(value->op())) value = &value->src(0);
     return value->op() == Op::Mul && !value->src(0).is_const() && !value->src(1).is_const() &&

@@ -146,6 +146,7 @@ class Finder {
         for (const UOp& u : toposort(s)) {
           if (u.op() == Op::Load) reads = reads || (is_open(u, out_.step) && !is_open(u, l));
           if (u.op() != Op::Reduce || !is_open(u, out_.step)) continue;
+          if (!is_float(u.dtype())) return false;  // blocks of small integers, which dot instructions sum
           for (const UOp& b : toposort(u.src(0)))
             if (b.op() == Op::Reduce && depends_on_own(b, u)) return false;
           for (const UOp& r : u.srcs().subspan(1))
