@@ -4,6 +4,8 @@
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
 
+#include <algorithm>
+
 namespace lathe {
 
 std::vector<KernelAccess> kernel_accesses(const UOp& body) {
@@ -29,6 +31,12 @@ std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r) {
       return {};
   }
   return static_cast<int64_t>(stride);
+}
+
+bool runs_along(const UOp& body, const UOp& r) {
+  return std::ranges::all_of(kernel_accesses(body), [&](const KernelAccess& a) {
+    return a.is_store || !is_open(a.index, r) || stride_of(a, r) == 1;
+  });
 }
 
 }  // namespace lathe

@@ -19,4 +19,7 @@ std::vector<KernelAccess> kernel_accesses(const UOp& body);
 // linear in it.
 std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r);
 
+// Whether every load that depends on `r` goes through memory element by element with it.
+bool runs_along(const UOp& body, const UOp& r);
+
 }  // namespace lathe

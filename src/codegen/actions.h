@@ -2,7 +2,8 @@
 //
 //   Upcast(axis, n)   n iterations of an output axis side by side in one pass of the loop
 //   Unroll(axis, n)   the same inside a reduction
-//   Vector(axis, n)   n iterations of an axis become the lanes of vectors; one such axis a loop nest, or several
+//   Vector(axis, n)   n iterations of an axis become the lanes of vectors; one such axis a loop nest, or
+//   several
 //                     that are closed together (lanes.h)
 //   Thread(axis, n)   an output axis in n parts that may run on several threads; up to two axes a kernel
 //   Local(axis, n)    n iterations of an output axis are work items of one group

@@ -1,5 +1,6 @@
 #include "codegen/contraction.h"
 
+#include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/stage.h"
@@ -101,8 +102,11 @@ class Contraction {
     block_reductions();
     thread(of_panels);
     stage();
-    for (const int id : blocks_) act(ActionKind::Unroll, id, 0);
-    if (!blocks_.empty()) return body_;
+    if (!blocks_.empty()) {  // more steps at once would take the registers of the sums
+      for (const int id : blocks_)
+        if (size_of(axes_[static_cast<size_t>(position(id))]) % 2 == 0) act(ActionKind::Unroll, id, 2);
+      return body_;
+    }
     merge_reductions();
     unroll(t.rows * t.vectors);
     return body_;
@@ -118,9 +122,11 @@ class Contraction {
 
   // Steps that an instruction sums are its own.
   void choose_dots() {
-    for (size_t i = 0; i < axes_.size(); i++)
-      if (is_plain_reduce(axes_[i]) && axes_[i].src(0).is_const())
-        if (const int64_t n = dot_steps(body_, axes_[i], target_)) act(ActionKind::TensorCore, axes_[i].range().id, n);
+    for (const bool along : {true, false})  // others are packed that way
+      for (const UOp& r : std::vector<UOp>(axes_))
+        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || runs_along(body_, r)))
+          if (const int64_t n = dot_steps(body_, r, target_))
+            return act(ActionKind::TensorCore, r.range().id, n);
   }
 
   // There is a reduction for each step of every output, and inside of it at most sums of short blocks.
@@ -143,7 +149,6 @@ class Contraction {
     }
     return !sums_.empty();
   }
-  // The steps of a block are unrolled: they are few, and what they sum stays in registers.
   bool read_block(const UOp& reduce) {
     constexpr int64_t kMostSteps = 16;
     int64_t steps = 1;
@@ -154,9 +159,7 @@ class Contraction {
     }
     return steps <= kMostSteps;
   }
-  bool is_in_block(const UOp& r) const {
-    return std::ranges::find(blocks_, r.range().id) != blocks_.end();
-  }
+  bool is_in_block(const UOp& r) const { return std::ranges::find(blocks_, r.range().id) != blocks_.end(); }
   bool read_operands(const UOp& reduce) {
     const auto same = std::ranges::find_if(sums_, [&](const Sums& s) {
       return std::ranges::equal(s.reduces[0].srcs().subspan(1), reduce.srcs().subspan(1));
@@ -165,7 +168,8 @@ class Contraction {
     sums.reduces.push_back(reduce);
     sums.steps = 1;
     for (const UOp& r : axes_)
-      if (is_plain_reduce(r) && (is_in_block(r) || std::ranges::find(reduce.srcs(), r) != reduce.srcs().end()))
+      if (is_plain_reduce(r) &&
+          (is_in_block(r) || std::ranges::find(reduce.srcs(), r) != reduce.srcs().end()))
         sums.steps *= static_cast<double>(size_of(r));
     const auto computes = [](const UOp& u) { return u.op() != Op::After; };  // not how scratch is filled
     for (const UOp& x : toposort(reduce.src(0), computes)) {
@@ -249,7 +253,7 @@ class Contraction {
     if (t.lanes < 2) return;
     size_t accumulators = 0;
     for (Sums& s : sums_) {
-      accumulators = std::max(accumulators, s.reduces.size() + !blocks_.empty());
+      accumulators = std::max(accumulators, s.reduces.size());
       s.accesses.clear();
       for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
@@ -264,8 +268,9 @@ class Contraction {
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
       for (t.rows = 1; t.rows <= std::min(m, kMostRows); t.rows++) {
         if (!may_overlap_ && (n % (t.lanes * t.vectors) || m % t.rows)) continue;
-        if (t.rows * t.vectors * static_cast<int64_t>(accumulators) + t.vectors + 1 >
-            target_.vector_registers)
+        const int64_t sums = t.rows * t.vectors * static_cast<int64_t>(accumulators);
+        constexpr int64_t kMostOfBlocks = 16;  // beside them, those of a block take registers
+        if (sums + t.vectors + 1 > target_.vector_registers || (!blocks_.empty() && sums > kMostOfBlocks))
           break;
         estimate(t);
         if (t.cost < best_.cost) best_ = t;

@@ -49,7 +49,7 @@ bool depends_on_all(const UOp& u, const UOp& gate) {
 
 // Whether the value of the factor is a number where the gate is false, too: it is made of what memory holds.
 bool is_plain(const UOp& factor) {
-  constexpr OpSet kPlain{Op::Load, Op::Index, Op::Cast, Op::Const, Op::Neg,   Op::Add,   Op::Sub,
+  constexpr OpSet kPlain{Op::Load, Op::Index, Op::Cast,  Op::Const, Op::Neg,   Op::Add,  Op::Sub,
                          Op::Mul,  Op::Max,   Op::Where, Op::CmpLt, Op::CmpNe, Op::CmpEq};
   const auto above_addresses = [](const UOp& u) { return u.op() != Op::Index; };
   return std::ranges::all_of(toposort(factor, above_addresses),

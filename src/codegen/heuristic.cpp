@@ -5,6 +5,7 @@
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "codegen/stage.h"
+#include "codegen/tensor_core.h"
 #include "uop/simplify.h"
 
 #include <algorithm>
@@ -58,6 +59,7 @@ class Heuristic {
       choose_threads();
       return body_;
     }
+    choose_dots();
     choose_vectors();
     choose_tile();
     choose_blocks();
@@ -236,6 +238,35 @@ class Heuristic {
     return best;
   }
 
+  // Steps that an instruction sums are its own. The lanes of a sum of short blocks go along as many blocks as
+  // fill a register.
+  void choose_dots() {
+    for (size_t i = 0; i < axes_.size(); i++) {
+      const UOp r = axes_[i];
+      const int64_t n = is_reduce(r) && size_of(r) && runs_along(body_, r) ? dot_steps(body_, r, target_) : 0;
+      if (!n) continue;
+      const bool is_block = in_block(r);
+      const int steps = apply(ActionKind::TensorCore, r.range().id, n);
+      if (!is_block || steps < 0) continue;
+      const int64_t lanes = target_.lanes(DType::Int32), own = size_of(r) / n;
+      if (own < 2 || lanes % own) continue;
+      apply(ActionKind::Vector, steps, own);
+      vectorised_ = on_reduce_ = true;
+      for (const UOp& blocks : axes_)
+        if (is_reduce(blocks) && own < lanes && size_of(blocks) % (lanes / own) == 0) {
+          apply(ActionKind::Vector, blocks.range().id, lanes / own);
+          return;
+        }
+    }
+  }
+  // Whether the reduction over `r` is done for each step of another one.
+  bool in_block(const UOp& r) const {
+    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
+      return u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end() &&
+             open_axis(u, AxisType::Reduce);
+    });
+  }
+
   // A loop nest has one vector axis. The best of all shapes what follows.
   void choose_vectors() {
     int64_t widest = 4;
@@ -319,7 +350,8 @@ class Heuristic {
       for (const UOp& r : axes_) {
         int64_t n = std::min<int64_t>(16, target_.lanes(a.dtype));
         while (n > 1 && size_of(r) % n) n /= 2;
-        if (!is_output(r) || n < 4 || size_of(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies) continue;
+        if (!is_output(r) || n < 4 || size_of(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies)
+          continue;
         copies_ *= n;
         apply(ActionKind::Upcast, r.range().id, n);
         return;

@@ -57,9 +57,8 @@ TEST_CASE("lanes of pooling and of its gradient go along the rows of images") {
     for (const ScheduledKernel& k : make_schedule({&t.uop(), 1}).kernels) {
       const std::vector<Action> actions = lower(k.body, llvm_target()).actions;
       INFO(print_actions(actions));
-      CHECK(std::ranges::any_of(actions, [](const Action& a) {
-        return a.kind == ActionKind::Vector && a.amount >= 4;
-      }));
+      CHECK(std::ranges::any_of(
+          actions, [](const Action& a) { return a.kind == ActionKind::Vector && a.amount >= 4; }));
     }
 }
 

@@ -91,9 +91,8 @@ TEST_CASE("what a search may try computes the same inside its buffers") {
     const ScheduledKernel k = kernel_of(t);
     const UOp body = prepare_kernel(k.body, target);
     const std::vector<float> expected = run(k, *try_compile(k.body, device("CPU"), {}));
-    for (const Schedules& start :
-         {Schedules{merge_ranges(body).arg_as<KernelPtr>()->actions},
-          Schedules{optimise(body, target).arg_as<KernelPtr>()->actions}})
+    for (const Schedules& start : {Schedules{merge_ranges(body).arg_as<KernelPtr>()->actions},
+                                   Schedules{optimise(body, target).arg_as<KernelPtr>()->actions}})
       for (int walk = 0; walk < 6; walk++) {
         std::vector<Action> actions = start[0];
         std::unordered_set<UOp> seen;
