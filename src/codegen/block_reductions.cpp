@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 
 namespace lathe {
 namespace {
@@ -17,12 +16,15 @@ using Map = std::vector<std::pair<UOp, UOp>>;
 
 int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
 
-// The largest multiple of `unit` up to `most` that divides `size`, or the largest divisor up to `most`.
-int64_t lanes_for(int64_t size, int64_t most, int64_t unit) {
-  int64_t best = 1;
-  for (int64_t n = 2; n <= std::min(size, most); n++)
-    if (size % n == 0 && (n % unit == 0 || best % unit != 0)) best = n;
-  return best;
+// Lanes for a loop of `size`, of up to two registers of `unit`: vectors that fill no power of two are slow.
+int64_t lanes_for(int64_t size, int64_t unit) {
+  int64_t best = 1, power = 1;
+  for (int64_t n = 2; n <= std::min(size, 2 * unit); n++) {
+    if (size % n) continue;
+    best = n;
+    if (!(n & (n - 1))) power = n;
+  }
+  return 2 * power >= unit ? power : best;
 }
 
 // Where `u` may differ from `value`, which is -inf or 0: clauses, of which all hold there.
@@ -61,7 +63,14 @@ class Blocking {
     n_rows_ = size_of(chain_.row);
     n_steps_ = size_of(chain_.step);
     copies_ = std::clamp<int64_t>((target.vector_registers - 8) / 2, 1, n_rows_);
-    rows_ = copies_ * std::clamp<int64_t>(n_rows_ / copies_, 1, kTiles);
+    const auto blocks = [&](int64_t tiles) { return (n_rows_ - 1) / (copies_ * tiles) + 1; };
+    int64_t tiles = std::clamp<int64_t>(n_rows_ / copies_, 1, kTiles);
+    for (int64_t t = tiles; t > tiles / 2; t--)  // threads take whole blocks
+      if (blocks(t) % target.max_threads == 0) {
+        tiles = t;
+        break;
+      }
+    rows_ = copies_ * tiles;
     vector_ = std::min<int64_t>(n_steps_, 2 * lanes_);
     steps_ = std::min(n_steps_ / vector_, kVectors) * vector_;
   }
@@ -99,12 +108,15 @@ class Blocking {
     UOp at;
   };
   Lanes in_lanes(int64_t n, int64_t lanes, AxisType outer = AxisType::Loop) {
-    Lanes out;
-    if (n > lanes) out.loops.push_back(new_loop(n / lanes, outer));
-    if (lanes > 1) out.loops.push_back(new_loop(lanes, AxisType::Vector));
-    out.at = out.loops.empty() ? constant(0) : out.loops.back();
-    if (out.loops.size() > 1) out.at = out.loops[0] * lanes + out.loops[1];
-    if (n > lanes && lanes == 1) out.at = out.loops[0];
+    Lanes out{{}, constant(0)};
+    if (n > lanes) {
+      out.loops.push_back(new_loop(n / lanes, outer));
+      out.at = out.loops[0] * lanes;
+    }
+    if (lanes > 1) {
+      out.loops.push_back(new_loop(lanes, AxisType::Vector));
+      out.at = out.at + out.loops.back();
+    }
     return out;
   }
 
@@ -114,12 +126,21 @@ class Blocking {
     out.at = constant(0);
     for (const UOp& w : wide_) {
       const int64_t n = size_of(w);
-      const Lanes own = in_lanes(n, w == wide_.back() ? lanes_for(n, 2 * lanes_, lanes_) : 1);
+      const Lanes own = in_lanes(n, w == wide_.back() ? lanes_for(n, lanes_) : 1);
       out.loops.insert(out.loops.end(), own.loops.begin(), own.loops.end());
       map.emplace_back(w, own.at);
       out.at = out.at * n + own.at;
     }
     return out;
+  }
+
+  static UOp value_in(const Map& map, const UOp& u) {
+    const auto at = std::ranges::find(map, u, &std::pair<UOp, UOp>::first);
+    return at == map.end() ? UOp() : at->second;
+  }
+  // Of memory for the rows and steps of a block.
+  UOp element(const UOp& memory, const UOp& r, const UOp& step) const {
+    return index(now(memory), r * steps_ + step);
   }
 
   // Memory once all that was done so far is done, inside the loops that are open.
@@ -128,6 +149,11 @@ class Blocking {
   void start() {
     now_ = outer_;
     std::vector<UOp> effects;
+    for (const UOp& s : chain_.scores) {
+      score_at_.emplace_back(s, scratch(s.dtype(), rows_ * steps_));
+      for (const UOp& u : operands(s, chain_.row, chain_.step))  // others are read as they are
+        if (u.op() != Op::Load) row_packs_.push_back(pack(u, chain_.row, first_row_, rows_, 1, effects));
+    }
     for (const ChainedReduce& m : chain_.members) {
       Member& s = members_.emplace_back();
       s.is_wide = std::ranges::any_of(wide_, [&](const UOp& w) { return is_open(m.term, w); });
@@ -135,23 +161,14 @@ class Blocking {
       const int64_t n = rows_ * (s.is_wide ? width_ : 1);
       s.running = scratch(d, n);
       if (m.largest && s.is_wide) s.scale = scratch(d, rows_);
-      const Lanes l = in_lanes(n, lanes_for(n, 2 * lanes_, lanes_));
+      const Lanes l = in_lanes(n, lanes_for(n, lanes_));
       const UOp init = constant(d, neutral_element(m.is_max() ? Op::Max : Op::Add, d));
       effects.push_back(close_loops(lathe::store(index(now(s.running), l.at), init), l.loops));
       if (s.is_wide) collect_weights(m.term);
     }
-    for (const UOp& s : chain_.scores) {
-      score_at_.emplace(s.node(), scratch(s.dtype(), rows_ * steps_));
-      pack_rows(s, effects);
-    }
-    for (const UOp& w : weights_)
-      if (!score_at_.contains(w.node())) weight_at_.emplace_back(w, scratch(w.dtype(), rows_ * steps_));
     now_ = effects;
   }
 
-  bool holds_score(const UOp& u) const {
-    return std::ranges::any_of(chain_.scores, [&](const UOp& s) { return reaches(u, s); });
-  }
   bool in_wide(const UOp& u) const {
     return std::ranges::any_of(wide_, [&](const UOp& w) { return is_open(u, w); });
   }
@@ -161,7 +178,9 @@ class Blocking {
     toposort(term, [&](const UOp& u) {
       if (!is_open(u, chain_.step)) return false;
       if (in_wide(u)) return true;
-      if (holds_score(u) && std::ranges::find(weights_, u) == weights_.end()) weights_.push_back(u);
+      const bool is_new = !value_in(score_at_, u) && !value_in(weight_at_, u);
+      if (is_new && std::ranges::any_of(chain_.scores, [&](const UOp& s) { return reaches(u, s); }))
+        weight_at_.emplace_back(u, scratch(u.dtype(), rows_ * steps_));
       return false;
     });
   }
@@ -188,10 +207,14 @@ class Blocking {
     return linear && linear->stride == 1;
   }
 
+  struct Pack {
+    UOp operand, memory;
+    UOp at;  // the place of its first row or step
+  };
   // A copy of `operand` for `n` values of `r`, which is `first` plus the position in lanes.
-  UOp pack(const UOp& operand, const UOp& r, const UOp& first, int64_t n, int64_t lanes, Map& packed,
-           std::vector<UOp>& effects) {
-    std::vector<UOp> inner, loops;
+  Pack pack(const UOp& operand, const UOp& r, const UOp& first, int64_t n, int64_t lanes,
+            std::vector<UOp>& effects) {
+    std::vector<UOp> loops;
     Map map;
     int64_t size = n;
     UOp at = constant(0), to = constant(0);
@@ -210,17 +233,7 @@ class Blocking {
     map.emplace_back(r, first + l.at);
     effects.push_back(
         close_loops(lathe::store(index(now(memory), to * n + l.at), substitute(operand, map)), loops));
-    packed.emplace_back(operand, at * n);
-    return memory;
-  }
-
-  // Rows are read as they are, but for what has to be computed.
-  void pack_rows(const UOp& score, std::vector<UOp>& effects) {
-    for (const UOp& u : operands(score, chain_.row, chain_.step)) {
-      if (u.op() == Op::Load || row_packs_.contains(u.node())) continue;
-      const UOp memory = pack(u, chain_.row, first_row_, rows_, 1, row_places_, effects);
-      row_packs_.emplace(u.node(), memory);
-    }
+    return {operand, memory, at * n};
   }
 
   // ---- a block of steps
@@ -290,11 +303,10 @@ class Blocking {
     const int64_t lanes = std::min(n, vector_);
     const Map own = own_loops(given);
     const UOp s = substitute(given, own);
-    std::vector<UOp> packed, memories;
-    Map places;
+    std::vector<Pack> packs;
+    std::vector<UOp> packed;
     for (const UOp& u : operands(s, chain_.step, chain_.row))
-      if (!is_contiguous(u, chain_.step))
-        memories.push_back(pack(u, chain_.step, first, n, lanes, places, packed));
+      if (!is_contiguous(u, chain_.step)) packs.push_back(pack(u, chain_.step, first, n, lanes, packed));
     const std::vector<UOp> before = now_;
     now_.insert(now_.end(), packed.begin(), packed.end());
     const Lanes l = in_lanes(n, lanes);
@@ -303,13 +315,10 @@ class Blocking {
     for (int64_t i = 0; i < copies_; i++) {
       const UOp r = tile * copies_ + i;
       Map map{{chain_.row, first_row_ + r}, {chain_.step, first + l.at}};
-      for (size_t k = 0; k < memories.size(); k++)
-        map.emplace_back(places[k].first, load(index(now(memories[k]), places[k].second + l.at)));
-      for (const auto& [u, at] : row_places_)
-        map.emplace_back(substitute(u, own),
-                         load(index(now(row_packs_.at(u.node())), substitute(at, own) + r)));
-      const UOp place = index(now(score_at_.at(given.node())), r * steps_ + l.at);
-      stores.push_back(lathe::store(place, substitute(s, map)));
+      for (const Pack& p : packs) map.emplace_back(p.operand, load(index(now(p.memory), p.at + l.at)));
+      for (const Pack& p : row_packs_)
+        map.emplace_back(substitute(p.operand, own), load(index(now(p.memory), substitute(p.at, own) + r)));
+      stores.push_back(lathe::store(element(value_in(score_at_, given), r, l.at), substitute(s, map)));
     }
     now_ = before;
     std::vector<UOp> loops = l.loops;
@@ -317,65 +326,49 @@ class Blocking {
     return close_loops(UOp::make(Op::Group, DType::Void, stores), loops);
   }
 
-  // Scores in a row of the block, at position `at`.
-  Map scores_at(const UOp& r, const UOp& at) const {
-    Map map;
-    for (const UOp& s : chain_.scores)
-      map.emplace_back(s, load(index(now(score_at_.at(s.node())), r * steps_ + at)));
-    return map;
-  }
-
   // Row by row: maxima grow, weights are made of scores, and what is not wide is summed.
   UOp weigh(const UOp& first, int64_t n) {
     const UOp row = new_loop(rows_);
-    const int64_t lanes = std::min(n, vector_);
-    std::vector<UOp> done;
-    Map grown;                                        // what the maxima are now
-    std::unordered_map<const Node*, UOp> was, scale;  // by Max: before; of sums, by the reduction
-    const auto over = [&](const UOp& term, Op op) {
-      const Lanes l = in_lanes(n, lanes, AxisType::Unroll);
-      Map map = scores_at(row, l.at);
-      map.insert(map.end(), grown.begin(), grown.end());
-      map.emplace_back(chain_.row, first_row_ + row);
-      map.emplace_back(chain_.step, first + l.at);
-      for (const auto& [w, memory] : weight_at_)
-        map.emplace_back(w, load(index(now(memory), row * steps_ + l.at)));
-      std::vector<UOp> srcs{substitute(term, map)};
+    Map known{{chain_.row, first_row_ + row}}, was;  // with what the maxima are now, and were before
+    const auto at_step = [&](const UOp& term, const UOp& at, const Map& weights = {}) {
+      Map map = known;
+      for (const Map* of : std::initializer_list<const Map*>{&weights, &score_at_})
+        for (const auto& [u, memory] : *of) map.emplace_back(u, load(element(memory, row, at)));
+      map.emplace_back(chain_.step, first + at);
+      return substitute(term, map);
+    };
+    const auto folded = [&](const UOp& term, Op op, const Map& weights = {}) {
+      const Lanes l = in_lanes(n, std::min(n, vector_), AxisType::Unroll);
+      std::vector<UOp> srcs{at_step(term, l.at, weights)};
       srcs.insert(srcs.end(), l.loops.begin(), l.loops.end());
       return srcs.size() == 1 ? srcs[0] : UOp::make(Op::Reduce, term.dtype(), srcs, ReduceArg{op, 0});
     };
+    std::vector<UOp> done;
     for (size_t i = 0; i < members_.size(); i++) {
       const ChainedReduce& m = chain_.members[i];
       if (!m.is_max()) continue;
+      const DType d = m.reduce.dtype();
       const UOp place = index(now(members_[i].running), row);
-      const UOp most = maximum(load(place), over(m.term, Op::Max));
-      // Below all numbers there is no difference to take: any number serves.
-      const UOp low = constant(m.reduce.dtype(), neutral_element(Op::Max, m.reduce.dtype()));
-      grown.emplace_back(m.reduce, where(ne(most, low), most, constant(m.reduce.dtype(), Scalar(0))));
-      was.emplace(m.reduce.node(), load(place));
+      const UOp most = maximum(load(place), folded(m.term, Op::Max));
       done.push_back(lathe::store(place, most));
+      // Below all numbers there is no difference to take: any number serves.
+      const UOp is_number = ne(most, constant(d, neutral_element(Op::Max, d)));
+      known.emplace_back(m.reduce, where(is_number, most, constant(d, Scalar(0))));
+      was.emplace_back(m.reduce, load(place));
     }
-    std::vector<UOp> weighed;
     for (const auto& [w, memory] : weight_at_) {
-      const Lanes l = in_lanes(n, lanes);
-      Map map = scores_at(row, l.at);
-      map.insert(map.end(), grown.begin(), grown.end());
-      map.emplace_back(chain_.row, first_row_ + row);
-      map.emplace_back(chain_.step, first + l.at);
-      weighed.push_back(
-          close_loops(lathe::store(index(now(memory), row * steps_ + l.at), substitute(w, map)), l.loops));
+      const Lanes l = in_lanes(n, std::min(n, vector_));
+      done.push_back(close_loops(lathe::store(element(memory, row, l.at), at_step(w, l.at)), l.loops));
     }
     const std::vector<UOp> before = now_;
-    now_.insert(now_.end(), weighed.begin(), weighed.end());
-    done.insert(done.end(), weighed.begin(), weighed.end());
+    now_.insert(now_.end(), done.end() - static_cast<ptrdiff_t>(weight_at_.size()), done.end());
     for (size_t i = 0; i < members_.size(); i++) {
       const ChainedReduce& m = chain_.members[i];
       if (m.is_max()) continue;
       UOp factor;
       if (m.largest) {
-        const auto at = std::ranges::find(grown, m.largest, &std::pair<UOp, UOp>::first);
-        factor = alu(Op::Exp2,
-                     {(at->second - was.at(m.largest.node())) * constant(m.reduce.dtype(), Scalar(m.slope))});
+        const UOp growth = value_in(known, m.largest) - value_in(was, m.largest);
+        factor = alu(Op::Exp2, {growth * constant(m.reduce.dtype(), Scalar(m.slope))});
       }
       if (members_[i].is_wide) {
         if (factor) done.push_back(lathe::store(index(now(members_[i].scale), row), factor));
@@ -383,7 +376,7 @@ class Blocking {
       }
       const UOp place = index(now(members_[i].running), row);
       const UOp so_far = factor ? load(place) * factor : load(place);
-      done.push_back(lathe::store(place, so_far + over(m.term, Op::Add)));
+      done.push_back(lathe::store(place, so_far + folded(m.term, Op::Add, weight_at_)));
     }
     now_ = before;
     return close_loops(UOp::make(Op::Group, DType::Void, done), {&row, 1});
@@ -401,11 +394,8 @@ class Blocking {
       Map map = wide;
       map.emplace_back(chain_.row, first_row_ + r);
       map.emplace_back(chain_.step, first + step);
-      for (const UOp& w : weights_) {
-        const auto at = std::ranges::find(weight_at_, w, &std::pair<UOp, UOp>::first);
-        const UOp& memory = at == weight_at_.end() ? score_at_.at(w.node()) : at->second;
-        map.emplace_back(w, load(index(now(memory), r * steps_ + step)));
-      }
+      for (const Map* of : {&weight_at_, &score_at_})
+        for (const auto& [u, memory] : *of) map.emplace_back(u, load(element(memory, r, step)));
       const UOp place = index(now(members_[i].running), r * width_ + l.at);
       UOp so_far = load(place);
       if (m.largest) so_far = so_far * load(index(now(members_[i].scale), r));
@@ -452,9 +442,8 @@ class Blocking {
   UOp block_, first_row_;
   std::vector<UOp> now_;
   std::vector<Member> members_;
-  std::vector<UOp> weights_;
-  std::unordered_map<const Node*, UOp> score_at_, row_packs_;
-  Map weight_at_, row_places_;
+  Map score_at_, weight_at_;  // scratch for rows and steps of a block
+  std::vector<Pack> row_packs_;
 };
 
 }  // namespace

@@ -58,8 +58,8 @@ Structure structure_of(std::span<const UOp> roots) {
   }
   out.hash = hashes.back();
   for (Knob k : {Knob::SPLIT_REDUCEOP, Knob::REDUCEOP_SPLIT_THRESHOLD, Knob::REDUCEOP_SPLIT_SIZE,
-                 Knob::MAX_KERNEL_BUFFERS, Knob::RING, Knob::ALL2ALL, Knob::RING_ALLREDUCE_THRESHOLD,
-                 Knob::ALLREDUCE_CAST}) {
+                 Knob::MAX_KERNEL_BUFFERS, Knob::MAX_BUFFER_SIZE, Knob::RING, Knob::ALL2ALL,
+                 Knob::RING_ALLREDUCE_THRESHOLD, Knob::ALLREDUCE_CAST}) {
     const int v = knob(k);
     out.hash = hash_bytes(&v, sizeof v, out.hash);
   }

@@ -23,18 +23,24 @@ class ChainFusion {
     Coords out;
     UOp value;
     size_t kernel;
-    bool is_large;  // else it only depends on what is
+    int depth;  // how many scores are below, and it is one; 0 for what only depends on scores
   };
   struct Form {
     UOp effect;
     std::vector<UOp> loops;
     DraftKernel::Access written;
     std::vector<const Node*> dissolved;  // buffers that it does not read
+    bool has_max;
   };
-  UOp dissolve(const UOp& value, bool all, std::vector<const Node*>& dissolved) const;
+  UOp dissolve(const UOp& value, std::span<const UOp> loops, bool all,
+               std::vector<const Node*>& dissolved) const;
+  UOp cut(const UOp& value, const std::string& device);
+  UOp memory_of(const UOp& reduce, const std::string& device);
 
   std::unordered_map<const Node*, Remembered> remembered_;  // by buffer
-  std::unordered_map<size_t, Form> forms_;                  // by kernel
+  std::unordered_map<size_t, std::vector<Form>> forms_;     // by kernel, the best first
+  std::vector<Form> parts_;                                 // kernels that only forms need
+  std::unordered_map<UOp, UOp> memory_;                     // of reductions that forms share
 };
 
 }  // namespace lathe

@@ -65,19 +65,10 @@ class Finder {
   }
 
  private:
-  static bool depends_on_own(const UOp& u, const UOp& reduce) {
-    return std::ranges::any_of(reduce.srcs().subspan(1), [&](const UOp& r) { return is_open(u, r); });
-  }
-
   // False where the value needs another reduction beside them, which has no place in the walk.
   bool find_members() {
-    for (const UOp& u : toposort(value_)) {
-      if (u.op() != Op::Reduce) continue;
-      const std::vector<UOp> below = toposort(u.src(0));
-      if (std::ranges::any_of(below,
-                              [&](const UOp& b) { return b.op() == Op::Reduce && depends_on_own(b, u); }))
-        out_.members.push_back({u, {}, {}});
-    }
+    for (const UOp& u : toposort(value_))
+      if (is_chained(u)) out_.members.push_back({u, {}, {}});
     bool alone = !out_.members.empty();
     toposort(value_, [&](const UOp& u) {
       const bool is_member = std::ranges::find(out_.members, u, &ChainedReduce::reduce) != out_.members.end();
@@ -135,24 +126,23 @@ class Finder {
       });
   }
 
-  // Inner reductions are one deep, and some of what they read is the same for all rows.
+  // Inner reductions are one deep, and some of what they fold is the same for all rows.
   bool choose_row() {
     double best = 1;
     for (const UOp& l : loops_) {
       bool repeats = l.src(0).is_const();
       for (const UOp& s : out_.scores) {
-        bool reads = false;
+        bool shares = false;
         repeats = repeats && is_open(s, l);
         for (const UOp& u : toposort(s)) {
-          if (u.op() == Op::Load) reads = reads || (is_open(u, out_.step) && !is_open(u, l));
+          shares = shares || (is_float(u.dtype()) && is_open(u, out_.step) && !is_open(u, l));
           if (u.op() != Op::Reduce || !is_open(u, out_.step)) continue;
           if (!is_float(u.dtype())) return false;  // blocks of small integers, which dot instructions sum
-          for (const UOp& b : toposort(u.src(0)))
-            if (b.op() == Op::Reduce && depends_on_own(b, u)) return false;
+          if (is_chained(u)) return false;
           for (const UOp& r : u.srcs().subspan(1))
             if (!r.src(0).is_const()) return false;
         }
-        repeats = repeats && reads;
+        repeats = repeats && shares;
       }
       if (!repeats || l.src(0).value().as_double() <= best) continue;
       best = l.src(0).value().as_double();
@@ -167,6 +157,14 @@ class Finder {
 };
 
 }  // namespace
+
+bool is_chained(const UOp& u) {
+  if (u.op() != Op::Reduce) return false;
+  const std::span<const UOp> ranges = u.srcs().subspan(1);
+  return std::ranges::any_of(toposort(u.src(0)), [&](const UOp& b) {
+    return b.op() == Op::Reduce && std::ranges::any_of(ranges, [&](const UOp& r) { return is_open(b, r); });
+  });
+}
 
 std::optional<ChainedReduces> chained_reduces(const UOp& value, std::span<const UOp> loops) {
   return Finder(value, loops).run();

@@ -17,6 +17,9 @@ struct ChainedReduce {
   bool is_max() const { return reduce.arg_as<ReduceArg>().op == Op::Max; }
 };
 
+// Whether `u` is a Reduce over ranges that reductions below depend on.
+bool is_chained(const UOp& u);
+
 // Those of a value that one walk over the steps can compute: a sum whose terms are scaled by exp2 of a
 // maximum over the same steps is brought up to date whenever the maximum grows.
 struct ChainedReduces {

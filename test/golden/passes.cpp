@@ -99,6 +99,14 @@ GoldenValue to_opencl_text(const GoldenValue& v) {
   return CStyleRenderer(opencl_target(), kOpenClDialect).render(k.name, k.linear).source;
 }
 
+// For vectors of four and tiles of one row.
+GoldenValue block(const GoldenValue& v) {
+  Target t;
+  t.vector_bits = 128;
+  t.vector_registers = 10;
+  return block_reductions(std::get<UOp>(v), t);
+}
+
 GoldenValue to_program_order(const GoldenValue& v) { return linearize(std::get<UOp>(v)); }
 
 }  // namespace
@@ -113,6 +121,7 @@ std::span<const GoldenPass> golden_passes() {
       {"keep_values", keep_in_scratch},
       {"prefetch", prefetch_rows},
       {"widen_kept", graph_pass(widen_kept)},
+      {"block_reductions", block},
       {"expand_upcasts", graph_pass(expand_upcasts)},
       {"to_dots", to_all_dots},
       {"lower_reduces", graph_pass(lower_reduces)},
