@@ -277,6 +277,7 @@ class Contraction {
       }
   }
 
+  // Free of the number of threads: which sums are made in blocks must not depend on it.
   void estimate(Tile& t) const {
     const auto vectors = static_cast<double>(t.vectors), rows = static_cast<double>(t.rows);
     const auto lanes = static_cast<double>(t.lanes);
@@ -289,7 +290,7 @@ class Contraction {
     t.packing = 0;
     for (const Sums& s : sums_) tile += cycles_of(s, t);
     tile += vectors * rows * (row_stores_ * kStoreRow + stores_ * kStoreLane * lanes);
-    const double times = tiles_a_panel * panels * outer / balance(t, panels, tiles_a_panel);
+    const double times = tiles_a_panel * panels * outer;
     t.packing *= times;
     t.cost = tile * times + t.packing;
   }
@@ -362,19 +363,6 @@ class Contraction {
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));
     return a;
-  }
-
-  // The share of the threads' time that is work, with the best loop divided among them.
-  double balance(const Tile& t, double panels, double tiles) const {
-    if (!target_.has_threads) return 1;
-    double best = 0;
-    const auto threads = static_cast<double>(target_.max_threads);
-    const auto share = [&](double n) { best = std::max(best, n / (std::ceil(n / threads) * threads)); };
-    share(panels);
-    share(tiles);
-    for (const UOp& r : outputs_)
-      if (!(r == t.lanes_axis) && !(r == t.rows_axis)) share(static_cast<double>(size_of(r)));
-    return best;
   }
 
   // ---- actions

@@ -244,8 +244,8 @@ class Heuristic {
     for (size_t i = 0; i < axes_.size(); i++) {
       const UOp r = axes_[i];
       const int64_t n = is_reduce(r) && size_of(r) && runs_along(body_, r) ? dot_steps(body_, r, target_) : 0;
-      if (!n) continue;
       const bool is_block = in_block(r);
+      if (!n || (is_block && !sums_integers(r))) continue;
       const int steps = apply(ActionKind::TensorCore, r.range().id, n);
       if (!is_block || steps < 0) continue;
       const int64_t lanes = target_.lanes(DType::Int32), own = size_of(r) / n;
@@ -258,6 +258,11 @@ class Heuristic {
           return;
         }
     }
+  }
+  bool sums_integers(const UOp& r) const {
+    return std::ranges::all_of(toposort(body_), [&](const UOp& u) {
+      return u.op() != Op::Reduce || std::ranges::find(u.srcs(), r) == u.srcs().end() || is_int(u.dtype());
+    });
   }
   // Whether the reduction over `r` is done for each step of another one.
   bool in_block(const UOp& r) const {

@@ -162,8 +162,9 @@ UOp lower_sum(const UOp& reduce, const UOp& r, const Target& target) {
 // `x` + `dot` as one Dot, where it is one that starts from 0.
 UOp added(const UOp& x, const UOp& dot) {
   if (dot.op() != Op::Dot || !dot.src(0).is_const(Scalar(0))) return {};
+  if (!x.is_const() && x.dtype() != dot.dtype()) return {};
   SmallVec<UOp, 8> srcs(dot.srcs());
-  srcs[0] = x;
+  srcs[0] = x.is_const() ? constant(dot.dtype(), x.value()) : x;  // a literal may be weak
   return dot.with_srcs(srcs);
 }
 
