@@ -30,8 +30,8 @@ constexpr double kMinCyclesPerStep = 4;       // latency of an addition to one a
 constexpr double kLine = 64, kPerLine = 1.5;  // bytes of a line, cycles to get one
 constexpr double kGatedScalarLoad = 4;        // a branch
 // A vector of a panel: from rows, from rows under gates, lane by lane.
-constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 3;
-constexpr double kStoreRow = 1, kStoreLane = 3;
+constexpr double kPackRow = 2, kPackGated = 3, kPackLane = 3, kPackBlock = 0.6;
+constexpr double kStoreRow = 1, kStoreLane = 3, kStoreBlock = 0.5;  // of a transposed block: a lane
 constexpr double kPartOverhead = 2000;  // what it costs to give a part to a thread
 
 // A load of the reduction, and what it moves by along an axis: nothing where that is not linear.
@@ -51,6 +51,7 @@ struct Access {
   double item_bytes, other_uses;  // steps of the other output loops that read the same
   double row_bytes;               // from row to row
   double steps_a_line;            // of the reduction, in one line of a cache
+  bool transposes;                // packing goes along memory in blocks
 };
 
 // Reductions over the same loops, and what they load.
@@ -124,7 +125,7 @@ class Contraction {
   void choose_dots() {
     for (const bool along : {true, false})  // others are packed that way
       for (const UOp& r : std::vector<UOp>(axes_))
-        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || runs_along(body_, r)))
+        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || lathe::runs_along(body_, r)))
           if (const int64_t n = dot_steps(body_, r, target_))
             return act(ActionKind::TensorCore, r.range().id, n);
   }
@@ -257,12 +258,14 @@ class Contraction {
       s.accesses.clear();
       for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
-    stores_ = row_stores_ = 0;
+    stores_ = row_stores_ = block_stores_ = 0;
     for (const UOp& u : toposort(body_)) {  // what is done once for an output
       if ((u.op() != Op::Store && u.op() != Op::Load) || !is_open(u.src(0), lanes_axis)) continue;
       if (u.op() == Op::Load && is_operand(u)) continue;
-      const auto linear = linear_in(u.src(0).src(1), lanes_axis);
-      (linear && linear->stride == 1 ? row_stores_ : stores_) += 1;
+      const auto by_lane = linear_in(u.src(0).src(1), lanes_axis),
+                 by_row = linear_in(u.src(0).src(1), rows_axis);
+      const bool is_block = by_row && by_row->stride == 1;
+      (by_lane && by_lane->stride == 1 ? row_stores_ : is_block ? block_stores_ : stores_) += 1;
     }
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
@@ -289,7 +292,9 @@ class Contraction {
     double tile = 0;
     t.packing = 0;
     for (const Sums& s : sums_) tile += cycles_of(s, t);
-    tile += vectors * rows * (row_stores_ * kStoreRow + stores_ * kStoreLane * lanes);
+    const double a_block = t.rows % 8 == 0 ? kStoreBlock : kStoreLane;
+    tile +=
+        vectors * rows * (row_stores_ * kStoreRow + (stores_ * kStoreLane + block_stores_ * a_block) * lanes);
     const double times = tiles_a_panel * panels * outer;
     t.packing *= times;
     t.cost = tile * times + t.packing;
@@ -309,7 +314,7 @@ class Contraction {
         const double bytes = vectors * lanes * s.steps * a.item_bytes;
         loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
         t.packing += s.steps * vectors *
-                     (!a.is_row    ? kPackLane * lanes
+                     (!a.is_row    ? (a.transposes ? kPackBlock : kPackLane) * lanes
                       : a.is_gated ? kPackGated
                                    : kPackRow) /
                      (tiles_a_panel * a.other_uses);
@@ -325,6 +330,12 @@ class Contraction {
     return s.steps * (std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads);
   }
 
+  // The innermost loop goes element by element, in blocks.
+  static bool runs_along(const Operand& o, const Sums& s) {
+    constexpr int64_t kBlock = 8;
+    const UOp& step = s.reduces[0].srcs().back();
+    return o.stride(step) == 1 && size_of(step) % kBlock == 0 && !open_axis(o.load, AxisType::Dot);
+  }
   static double steps_a_line(const Operand& o, const Sums& s) {
     const auto loops = s.reduces[0].srcs().subspan(1);
     int64_t reach = 0, steps = 1;
@@ -358,7 +369,8 @@ class Contraction {
              static_cast<double>(bytes),
              1,
              on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine,
-             steps_a_line(o, s)};
+             steps_a_line(o, s),
+             !o.is_gated && runs_along(o, s)};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));
@@ -462,7 +474,7 @@ class Contraction {
     for (size_t i = 0, n = stageable_loads(body_).size(); i < n; i++) {
       const UOp load = stageable_loads(body_)[i];
       const UOp vector = open_axis(load, AxisType::Vector);
-      if (!vector || std::ranges::find(axes_, vector) == axes_.end()) continue;
+      if (!vector) continue;
       const StagePlan plan = plan_stage(body_, load);
       if (!plan.bytes || static_cast<double>(plan.bytes) > static_cast<double>(target_.l2_bytes)) continue;
       const UOp& at = load.src(0).src(1);
@@ -526,7 +538,7 @@ class Contraction {
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
   std::vector<int> blocks_;  // ranges of sums inside the sums
-  double stores_ = 0, row_stores_ = 0;
+  double stores_ = 0, row_stores_ = 0, block_stores_ = 0;
   bool may_overlap_ = true;
   Tile best_;
   int inner_ = -1;

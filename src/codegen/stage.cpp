@@ -89,7 +89,7 @@ static bool is_around(const UOp& reduce, const UOp& r) {
 StagePlan plan_stage(const UOp& body, const UOp& load) {
   const std::vector<UOp> inner = inner_ranges(load);
   if (inner.empty()) return {};
-  StagePlan plan{item_size(staged_value(body, load).dtype()), 1};
+  StagePlan plan{item_size(staged_value(body, load).dtype()), 0};
   for (const UOp& r : inner) {
     if (!r.src(0).is_const()) return {};
     plan.bytes *= size_of(r);
@@ -97,6 +97,7 @@ StagePlan plan_stage(const UOp& body, const UOp& load) {
   for (const UOp& u : toposort(body)) {
     if (u.op() != Op::Reduce || !std::ranges::all_of(inner, [&](const UOp& r) { return is_around(u, r); }))
       continue;
+    plan.uses = 1;
     for (const Node* r : u.ranges())
       if (!is_open(load, UOp(r)) && is_outer(UOp(r).range().type))
         plan.uses *= UOp(r).bounds().hi.as_double() + 1;
@@ -260,13 +261,27 @@ SlidePlan plan_slides(const UOp& body, const UOp& load, int slides) {
   return plan;
 }
 
+// Steps of `r` that a copy loads side by side, for other lanes each: neighbours in memory, where the lanes
+// are not. Their blocks are transposed in registers.
+static int64_t transposed_steps(const UOp& load, const UOp& r) {
+  const UOp lanes = open_axis(load, AxisType::Vector);
+  if (!lanes || r.range().type != AxisType::Reduce || open_axis(load, AxisType::Dot)) return 1;
+  const UOp& at = load.src(0).src(1);
+  const UOp& index = is_gated(at) ? at.src(1) : at;
+  const auto by_step = linear_in(index, r), by_lane = linear_in(index, lanes);
+  if (!by_step || by_step->stride != 1 || !by_lane || by_lane->stride == 1 || is_gated(at)) return 1;
+  for (const int64_t n : {16, 8})
+    if (size_of(r) % n == 0) return n;
+  return 1;
+}
+
 static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
   const std::vector<UOp> inner = inner_ranges(load);
   const UOp value = staged_value(body, load);
   int next = next_range_id(body);
-  std::vector<UOp> copied;
+  std::vector<UOp> copied, loops;  // coordinates of the copy, and the loops that they are made of
   std::vector<RangeChange> changes;
   for (const UOp& r : inner) {
     const bool is_dot = r.range().type == AxisType::Dot;
@@ -275,21 +290,31 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
       const UOp &lanes = changes.back().from, all = range(size_of(lanes) * size_of(r), next++, type);
       changes.back() = {lanes, all / size_of(r), {all}};
       changes.push_back({r, all % size_of(r), {}});
-      copied.back() = all;
+      copied.back() = loops.back() = all;
       continue;
     }
-    copied.push_back(range(size_of(r), next++, type));
-    changes.push_back({r, copied.back(), {copied.back()}});
+    if (const int64_t n = transposed_steps(load, r); n > 1) {
+      const UOp block = range(size_of(r) / n, next++, type), step = range(n, next++, AxisType::Upcast);
+      loops.push_back(block);
+      loops.push_back(step);
+      copied.push_back(block * n + step);
+    } else {
+      copied.push_back(range(size_of(r), next++, type));
+      loops.push_back(copied.back());
+    }
+    changes.push_back({r, copied.back(), {}});
   }
+  std::vector<int64_t> sizes;
+  for (const UOp& at : copied) sizes.push_back(at.bounds().hi.as_i64() + 1);
   // The slot is unique in the body: range ids only grow.
   const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), "stage");
-  const UOp copy = store(index(scratch, position_in(copied)), change_ranges(value, changes));
+  const UOp copy = store(index(scratch, position_at(copied, sizes)), change_ranges(value, changes));
   // What a gate depends on is looked at outside of the other loops.
   const UOp at = change_ranges(load.src(0), changes).src(1);
-  std::stable_partition(copied.begin(), copied.end(), [&](const UOp& r) {
+  std::stable_partition(loops.begin(), loops.end(), [&](const UOp& r) {
     return r.range().type == AxisType::Loop && is_gated(at) && is_open(at.src(0), r);
   });
-  const UOp filled = close_loops(copy, copied);
+  const UOp filled = close_loops(copy, loops);
   return substitute(body, {{value, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
 }
 

@@ -37,15 +37,16 @@ Tensor numbers(const Shape& shape) {
 
 // out (13, 21) = Σ_k a (13, 30) · b (30, 21).
 UOp product(const std::vector<UOp>& args) {
-  const UOp m = range(13, 0, AxisType::Loop), n = range(21, 1, AxisType::Loop), k = range(30, 2, AxisType::Reduce);
+  const UOp m = range(13, 0, AxisType::Loop), n = range(21, 1, AxisType::Loop),
+            k = range(30, 2, AxisType::Reduce);
   const UOp x = load(index(args[1], std::array{m, k})), y = load(index(args[2], std::array{k, n}));
   return UOp::make(Op::End, {store(index(args[0], std::array{m, n}), sum_over(x * y, {k})), m, n});
 }
 
 // out (4, 9) = Σ_c,k padded in (3, 9 + 2) at (c, j + k) · w (4, 3, 3).
 UOp sliding_sum(const std::vector<UOp>& args) {
-  const UOp o = range(4, 0, AxisType::Loop), j = range(9, 1, AxisType::Loop), c = range(3, 2, AxisType::Reduce),
-            k = range(3, 3, AxisType::Reduce);
+  const UOp o = range(4, 0, AxisType::Loop), j = range(9, 1, AxisType::Loop),
+            c = range(3, 2, AxisType::Reduce), k = range(3, 3, AxisType::Reduce);
   const UOp at = j + k + -1, inside = ge(at, 0) & lt(at, 9);
   const UOp x = load(index(args[1], where(inside, c * 9 + at, invalid())));
   const UOp w = load(index(args[2], o * 9 + c * 3 + k));
@@ -79,7 +80,13 @@ TEST_CASE("tiles that do not divide, blocks, padding, merged and doubly threaded
   const std::vector<Tensor> inputs{numbers({13, 30}), numbers({30, 21})};
   for (const auto& actions : std::initializer_list<std::vector<Action>>{
            {{Tile, 1, 8}, {Vector, 2, 8}, {Tile, 0, 4}, {Upcast, 1, 4}},
-           {{Tile, 1, 16}, {Vector, 2, 8}, {Upcast, 2, 2}, {Tile, 0, 5}, {Upcast, 1, 5}, {Swap, 0, 2}, {Stage, 1, 0}},
+           {{Tile, 1, 16},
+            {Vector, 2, 8},
+            {Upcast, 2, 2},
+            {Tile, 0, 5},
+            {Upcast, 1, 5},
+            {Swap, 0, 2},
+            {Stage, 1, 0}},
            {{Tile, 0, 4}, {Upcast, 1, 4}, {Block, 3, 10}},
            {{Tile, 1, 8}, {Vector, 2, 8}, {Block, 3, 6}, {Stage, 1, 0}, {Thread, 1, 3}},
            {{PadTo, 1, 16}, {Vector, 1, 8}},
@@ -116,7 +123,8 @@ TEST_CASE("what no tile may do is refused") {
                        doctest::Contains("parts overlap"), UserError);
 }
 
-TEST_CASE("products of any size and order are those of plain loops, with the same bits for any thread count") {
+TEST_CASE(
+    "products of any size and order are those of plain loops, with the same bits for any thread count") {
   struct Sizes {
     int64_t m, n, k;
   };
@@ -151,7 +159,8 @@ TEST_CASE("a product and a convolution of everyday size run in tiles") {
   const auto product = actions_of(numbers({200, 300}).matmul(numbers({300, 250})));
   CHECK(has(product, Vector));
   CHECK(has(product, Upcast));
-  const auto conv = actions_of(numbers({2, 16, 20, 20}).conv2d(numbers({24, 16, 3, 3}), std::nullopt, {.padding = 1}));
+  const auto conv =
+      actions_of(numbers({2, 16, 20, 20}).conv2d(numbers({24, 16, 3, 3}), std::nullopt, {.padding = 1}));
   CHECK(has(conv, Vector));
   CHECK(has(conv, Upcast));
   CHECK(has(conv, Stage));
