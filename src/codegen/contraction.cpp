@@ -321,7 +321,7 @@ class Contraction {
       } else if (a.on_rows) {
         loads += rows * (a.is_gated ? kGatedScalarLoad : kPerLoad);
         constexpr double kWays = 8;  // of the first cache, less some for others
-        if (rows > kWays && a.row_bytes >= kLine) loads += (rows - kWays) * (a.may_alias ? 2 : 1);
+        if (rows > kWays && a.row_bytes >= kLine) loads += (rows - kWays) * (a.may_alias ? 2 : 0.4);
         loads += kPerLine * std::min(rows, rows * a.row_bytes / kLine + 1) / a.steps_a_line;
       } else {
         loads += kPerLoad;
@@ -438,9 +438,11 @@ class Contraction {
       if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
     if (!longest || outputs_.empty()) return;
     const int64_t size = size_of(*longest);
-    for (int64_t n = size / 2; n >= 32; n--)
-      if (size % n == 0 && bytes / static_cast<double>(size / n) <= most)
-        return act(ActionKind::Block, longest->range().id, n);
+    for (int64_t n = size / 2; n >= 32; n--) {
+      if (size % n || bytes / static_cast<double>(size / n) > most) continue;
+      blocked_loop_ = outputs_.back().range().id;
+      return act(ActionKind::Block, longest->range().id, n);
+    }
   }
 
   // The loop whose parts keep the threads busiest. Parts of a loop that panels do not depend on pack them
@@ -452,6 +454,7 @@ class Contraction {
     int64_t best_parts = 0;
     double best_time = std::numeric_limits<double>::infinity();
     for (const UOp& r : outputs_) {
+      if (r.range().id == blocked_loop_) continue;  // every part would add up all blocks
       const int64_t n = size_of(r);
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
       for (int64_t parts = std::min<int64_t>(n, target_.max_threads); parts <= n; parts++) {
@@ -542,6 +545,7 @@ class Contraction {
   bool may_overlap_ = true;
   Tile best_;
   int inner_ = -1;
+  int blocked_loop_ = -1;
 };
 
 // Forms of the body in which a load that slides along output loops reads from a copy, with what the copies
