@@ -311,10 +311,12 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   const UOp copy = store(index(scratch, position_at(copied, sizes)), change_ranges(value, changes));
   // What a gate depends on is looked at outside of the other loops.
   const UOp at = change_ranges(load.src(0), changes).src(1);
-  std::stable_partition(loops.begin(), loops.end(), [&](const UOp& r) {
-    return r.range().type == AxisType::Loop && is_gated(at) && is_open(at.src(0), r);
-  });
-  const UOp filled = close_loops(copy, loops);
+  std::vector<UOp> ordered;
+  for (const bool outer : {true, false})
+    for (const UOp& r : loops)
+      if (outer == (r.range().type == AxisType::Loop && is_gated(at) && is_open(at.src(0), r)))
+        ordered.push_back(r);
+  const UOp filled = close_loops(copy, ordered);
   return substitute(body, {{value, lathe::load(index(after(scratch, {&filled, 1}), position_in(inner)))}});
 }
 
