@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <charconv>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -119,6 +118,8 @@ UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
   std::vector<std::pair<UOp, UOp>> map;
   for (const UOp& u : body.srcs()) {
     if (u.op() != Op::End) continue;
+    const auto has = [&](const UOp& r) { return std::ranges::find(u.srcs(), r) != u.srcs().end(); };
+    if (has(x) != has(y)) illegal(a, "one of the loops is closed without the other");
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(s == x ? y : s == y ? x : s);
     map.emplace_back(u, u.with_srcs({srcs.data(), srcs.size()}));

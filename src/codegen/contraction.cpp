@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -156,7 +155,7 @@ class Contraction {
     for (const UOp& r : reduce.srcs().subspan(1)) {
       if (!is_plain_reduce(r)) continue;
       steps *= size_of(r);
-      blocks_.push_back(r.range().id);
+      if (!is_in_block(r)) blocks_.push_back(r.range().id);
     }
     return steps <= kMostSteps;
   }
@@ -174,6 +173,7 @@ class Contraction {
         sums.steps *= static_cast<double>(size_of(r));
     const auto computes = [](const UOp& u) { return u.op() != Op::After; };  // not how scratch is filled
     for (const UOp& x : toposort(reduce.src(0), computes)) {
+      if (x.op() == Op::Reduce && !open_axis(x, AxisType::Reduce)) return false;  // a sum of its own
       if (x.op() != Op::Load || std::ranges::find(sums.operands, x, &Operand::load) != sums.operands.end())
         continue;
       if (x.src(0).op() != Op::Index) return false;
@@ -205,6 +205,7 @@ class Contraction {
   bool split_divided() {
     for (size_t i = 0; i < axes_.size(); i++) {
       const UOp r = axes_[i];
+      if (!is_plain_output(r) && !is_plain_reduce(r)) continue;
       int64_t by = 0;
       for (const Sums& s : sums_)
         for (const Operand& o : s.operands)
@@ -429,14 +430,20 @@ class Contraction {
   void block_reductions() {
     const auto most = static_cast<double>(target_.l2_bytes) / 2;
     double bytes = 0;
-    for (const UOp& load : stageable_loads(body_))
-      if (const UOp v = open_axis(load, AxisType::Vector); v && std::ranges::find(axes_, v) != axes_.end())
-        bytes = std::max(bytes, static_cast<double>(plan_stage(body_, load).bytes));
-    if (bytes <= most) return;
+    for (const UOp& load : stageable_loads(body_)) {
+      const StagePlan plan = plan_stage(body_, load);
+      if (open_axis(load, AxisType::Vector) && plan.uses > 1)
+        bytes = std::max(bytes, static_cast<double>(plan.bytes));
+    }
+    if (bytes <= most || outputs_.empty()) return;
+    double sums = static_cast<double>(size_of(outputs_.back()) * best_.rows * best_.vectors * best_.lanes);
+    for (const Sums& s : sums_)
+      for (const UOp& u : s.reduces) sums += sums * static_cast<double>(item_size(u.dtype()));
+    if (sums > most) return;  // they lie in scratch, too
     const UOp* longest = nullptr;
     for (const UOp& r : axes_)
       if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
-    if (!longest || outputs_.empty()) return;
+    if (!longest) return;
     const int64_t size = size_of(*longest);
     for (int64_t n = size / 2; n >= 32; n--) {
       if (size % n || bytes / static_cast<double>(size / n) > most) continue;
@@ -457,7 +464,9 @@ class Contraction {
       if (r.range().id == blocked_loop_) continue;  // every part would add up all blocks
       const int64_t n = size_of(r);
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
-      for (int64_t parts = std::min<int64_t>(n, target_.max_threads); parts <= n; parts++) {
+      constexpr int64_t kMostParts = 64;  // a thread
+      for (int64_t parts = std::min<int64_t>(n, target_.max_threads);
+           parts <= std::min(n, kMostParts * target_.max_threads); parts++) {
         if (n % parts) continue;
         const auto p = static_cast<double>(parts);
         const double work = best_.cost + (packs_again ? (p - 1) * best_.packing : 0);
@@ -474,12 +483,13 @@ class Contraction {
   // Panels are packed where that pays: rows far apart in memory fall into few sets of the caches, and gates
   // and gathers are paid once.
   void stage() {
+    int64_t staged = 0;  // scratch is on the stack
     for (size_t i = 0, n = stageable_loads(body_).size(); i < n; i++) {
       const UOp load = stageable_loads(body_)[i];
       const UOp vector = open_axis(load, AxisType::Vector);
       if (!vector) continue;
       const StagePlan plan = plan_stage(body_, load);
-      if (!plan.bytes || static_cast<double>(plan.bytes) > static_cast<double>(target_.l2_bytes)) continue;
+      if (!plan.bytes || staged + plan.bytes > target_.l2_bytes) continue;
       const UOp& at = load.src(0).src(1);
       const auto linear = linear_in(is_gated(at) ? at.src(1) : at, vector);
       const bool is_row = !is_gated(at) && linear && linear->stride == 1;
@@ -488,6 +498,7 @@ class Contraction {
       if (is_row && plan.bytes < target_.l1d_bytes / 2) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       refresh();
+      staged += plan.bytes;
     }
   }
 

@@ -61,6 +61,8 @@ UOp factored(const UOp& value) {
   if (value.op() != Op::Where || !value.src(2).is_const(Scalar(0)) || value.src(1).op() != Op::Mul)
     return value;
   const UOp& gate = value.src(0);
+  const auto is_load = [](const UOp& u) { return u.op() == Op::Load; };
+  if (std::ranges::any_of(toposort(gate), is_load)) return value;  // what data hides may be no number
   const SmallVec<UOp, 8> clauses = split_operands(gate, Op::And);
   SmallVec<UOp, 8> factors = split_operands(value.src(1), Op::Mul);
   UOp* gated = nullptr;
@@ -72,11 +74,11 @@ UOp factored(const UOp& value) {
     gated = &f;
     most = n;
   }
-  if (!gated || !std::ranges::all_of(factors, [&](const UOp& f) { return &f == gated || is_plain(f); }))
+  if (!most || !std::ranges::all_of(factors, [&](const UOp& f) { return &f == gated || is_plain(f); }))
     return value;
-  const bool is_load =
+  const bool is_selected =
       is_gated_load(*gated) && contains_all(split_operands(gated->src(0).src(1).src(0), Op::And), gate);
-  if (!is_load) *gated = where(gate, *gated, constant(gated->dtype(), Scalar(0)));
+  if (!is_selected) *gated = where(gate, *gated, constant(gated->dtype(), Scalar(0)));
   return join_operands(factors, Op::Mul, {});
 }
 

@@ -3,6 +3,7 @@
 #include "codegen/actions.h"
 #include "codegen/contraction.h"
 #include "codegen/kernel_parts.h"
+#include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "codegen/stage.h"
 #include "codegen/tensor_core.h"
@@ -253,7 +254,8 @@ class Heuristic {
       apply(ActionKind::Vector, steps, own);
       vectorised_ = on_reduce_ = true;
       for (const UOp& blocks : axes_)
-        if (is_reduce(blocks) && own < lanes && size_of(blocks) % (lanes / own) == 0) {
+        if (is_reduce(blocks) && own < lanes && size_of(blocks) % (lanes / own) == 0 &&
+            lanes_beside(body_, blocks)) {
           apply(ActionKind::Vector, blocks.range().id, lanes / own);
           return;
         }

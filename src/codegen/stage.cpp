@@ -349,6 +349,10 @@ UOp block_reduce(const UOp& body, const UOp& r, int64_t amount) {
   std::vector<UOp> reduces;
   for (const UOp& u : toposort(body))
     if (u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end()) reduces.push_back(u);
+  for (const UOp& u : reduces)
+    for (const UOp& below : toposort(u.src(0)))
+      if (std::ranges::find(reduces, below) != reduces.end())
+        user_runtime_error("Block: the terms of the reduction hold one over the same loop");
   UOp innermost;
   for (const UOp& axis : kernel_axes(body))
     if (axis.range().type == AxisType::Loop &&

@@ -41,6 +41,8 @@ TEST_CASE("what may be no number under the gate stays as it is") {
   const UOp w = load(index(memory(2, 5), k));
   const UOp quotient = sum(where(kInside, x * alu(Op::Reciprocal, {w}), zero()));
   CHECK(gate_factors(quotient) == quotient);
+  const UOp hidden = sum(where(lt(w, constant(DType::Float32, 1.0)), x * w, zero()));
+  CHECK(gate_factors(hidden) == hidden);
   const UOp largest = UOp::make(Op::Reduce, {where(kInside, x * w, zero()), k}, ReduceArg{Op::Max, 0});
   CHECK(gate_factors(largest) == largest);
 }
