@@ -1,6 +1,7 @@
 #include "schedule/chain_fusion.h"
 
 #include "base/knobs.h"
+#include "schedule/buffer_limit.h"
 #include "schedule/kernel_body.h"
 #include "uop/chained_reduces.h"
 #include "uop/rebuild.h"
@@ -50,18 +51,34 @@ bool is_within(const UOp& u, const RangeSet& ranges) {
 
 bool is_narrow(DType d) { return is_float(d) && !is_weak(d) && item_size(d) < item_size(DType::Float32); }
 
+// A cast to a narrow float of what is not made of such floats.
+bool rounds_on_purpose(const UOp& u) {
+  return u.op() == Op::Cast && is_narrow(u.dtype()) &&
+         std::ranges::none_of(toposort(u.src(0)),
+                              [&](const UOp& below) { return below.dtype() == u.dtype(); });
+}
+
 // `value` with what is computed in narrow floats computed in float32, and rounded once, in the end: sums that
 // are brought up to date as they go need the digits.
 UOp widened(const UOp& value) {
   Rebuilt wide;
   const UOp out = wide.walk(toposort(value), [&](const UOp& u) {
-    if (u.op() == Op::Bitcast || u.op() == Op::Index) return u;
+    if (u.op() == Op::Index) return u;
+    if (u.op() == Op::Bitcast) return is_narrow(u.dtype()) ? cast(u, DType::Float32) : u;
+    if (rounds_on_purpose(u)) return cast(cast(wide.of(u.src(0)), u.dtype()), DType::Float32);
     if (u.op() == Op::Load) return is_narrow(u.dtype()) ? cast(u, DType::Float32) : u;
     if (u.is_const()) return is_narrow(u.dtype()) ? constant(DType::Float32, u.value()) : u;
     if (u.op() == Op::Cast) return cast(wide.of(u.src(0)), is_narrow(u.dtype()) ? DType::Float32 : u.dtype());
     return wide.over_sources(u);
   });
   return cast(out, value.dtype());
+}
+
+size_t n_buffers(const UOp& value) {
+  std::unordered_set<const Node*> out;
+  for (const UOp& u : toposort(value))
+    if (const Node* b = read_buffer(u)) out.insert(b);
+  return out.size();
 }
 
 bool is_worth_it(const ChainedReduces& chain, std::span<const UOp> loops) {
@@ -104,7 +121,15 @@ UOp ChainFusion::dissolve(const UOp& start, std::span<const UOp> loops, bool all
   RangeSet open;
   for (const UOp& l : loops) open.push_back(l.node());
   UOp value = start;
+  int rounds = 0;
   for (int64_t most = 0;;) {
+    // A long way down, what is read is the layers before, and no chain.
+    constexpr int kMostRounds = 6;
+    constexpr size_t kMostNodes = 4000;
+    if (rounds++ == kMostRounds || toposort(value).size() > kMostNodes) {
+      dissolved.clear();
+      return start;
+    }
     std::vector<UOp> reads;
     std::unordered_set<const Node*> outer;  // what is not in inner reductions only
     toposort(value, [&](const UOp& u) {
@@ -198,6 +223,7 @@ void ChainFusion::consider(const UOp& effect, const std::vector<UOp>& loops,
     if (!all) value = cut(value, written.buffer.device());
     const std::optional<ChainedReduces> chain = value ? chained_reduces(value, loops) : std::nullopt;
     if (!chain || !is_worth_it(*chain, loops)) continue;
+    if (n_buffers(value) >= max_kernel_buffers(written.buffer.device())) continue;
     form.effect = store(effect.src(0), value);
     form.has_max = std::ranges::any_of(chain->members, &ChainedReduce::is_max);
     forms_[kernel].push_back(std::move(form));

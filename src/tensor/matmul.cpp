@@ -21,7 +21,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   }
   left.push_back(size(-1));
   right.append(w.shape().end() - std::min<int64_t>(dw, 2), w.shape().end());
-  const DType own = strong(join(this->dtype(), w.dtype())), wide = dtype.value_or(sum_dtype(own));
+  const DType own = strong(join(this->dtype(), w.dtype())), wide = sum_dtype(own);
   Tensor x = reshape(left), y = w.reshape(right).transpose(-1, w_axis);
   // Products of narrow floats are exact in the type that sums them.
   if (is_narrow_float(own)) x = x.cast(wide), y = y.cast(wide);

@@ -108,9 +108,19 @@ class Finder {
         if (m.is_max() || !other.is_max() || m.largest) return false;
         m.largest = other.reduce;
         m.slope = slope_of(m.term, other.reduce, other.term);
-        if (m.slope == 0) return false;
+        if (m.slope == 0 || !is_scaled_by_steps(m.term, other.reduce)) return false;
       }
     return true;
+  }
+  // Whether what the maximum scales is a function of the step and of its own loops: one factor for all that
+  // the term depends on besides.
+  bool is_scaled_by_steps(const UOp& term, const UOp& largest) const {
+    const auto is_own = [&](const Node* r) {
+      return r == out_.step.node() || std::ranges::find(largest.ranges(), r) != largest.ranges().end();
+    };
+    return std::ranges::all_of(toposort(term), [&](const UOp& u) {
+      return u.op() != Op::Exp2 || !reaches(u, largest) || std::ranges::all_of(u.ranges(), is_own);
+    });
   }
 
   void find_scores() {

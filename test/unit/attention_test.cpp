@@ -1,4 +1,5 @@
 // Attention in one kernel against its steps one by one on the interpreter.
+#include "base/clock.h"
 #include "base/knobs.h"
 #include "tensor/tensor.h"
 #include "unit/kernels_of.h"
@@ -173,4 +174,41 @@ TEST_CASE("attention over 2048 tokens keeps no scores, its gradients neither whe
   constexpr int64_t kScores = 2048 * 2048 * 4;
   CHECK(peak(1, false) < kScores / 4);
   CHECK(peak(64, true) < 64 * kScores / 4);
+}
+
+TEST_CASE("exponents that differ by column, and roundings that were asked for") {
+  const auto numbers = [](const Shape& shape, const std::string& device) {
+    const int64_t n = prod(shape).value();
+    std::vector<float> v(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; i++) v[static_cast<size_t>(i)] = std::sin(static_cast<float>(i) * 0.7f) * 2;
+    return Tensor::from(v).reshape(shape).to(device).realize();
+  };
+  const auto weighed = [&](const std::string& device) {
+    const Tensor q = numbers({40, 32}, device), k = numbers({32, 48}, device), b = numbers({48, 16}, device);
+    const Tensor s = q.dot(k), largest = s.max(-1, true);
+    return s.unsqueeze(-1).add(b).sub(largest.unsqueeze(-1)).exp().sum(1);
+  };
+  const auto rounded = [&](const std::string& device) {
+    const Tensor q = numbers({64, 32}, device), k = numbers({32, 64}, device), v = numbers({64, 32}, device);
+    return q.dot(k).cast(DType::BFloat16).cast(DType::Float32).softmax(-1).dot(v);
+  };
+  for (const auto& f : {std::function<Tensor(const std::string&)>(weighed), {rounded}}) {
+    std::vector<double> expected;
+    {
+      const KnobScope plain(Knob::NOOPT, 1);
+      expected = f("INTERP").to_vector<double>();
+    }
+    check_values(f("CPU"), expected, 1e-4);
+  }
+}
+
+TEST_CASE("a long stack of attentions is scheduled in a moment") {
+  const TensorOptions null{.dtype = DType::Float32, .device = "NULL"};
+  Tensor x = Tensor::empty({64, 32}, null).realize();
+  const Tensor w = Tensor::empty({32, 128}, null).realize(), v = Tensor::empty({128, 32}, null).realize();
+  constexpr int kLayers = 100;
+  for (int i = 0; i < kLayers; i++) x = x.dot(w).softmax(-1).dot(v).add(x);
+  const double start = now_seconds();
+  x.realize();
+  CHECK(now_seconds() - start < 20);  // well under one second; minutes where layers dissolve into each other
 }
