@@ -192,12 +192,18 @@ void find_schedule(const UOp& body, Device& device) {
     throw;
   }
   keep(key, search.best().actions);
-  if (const auto listener = found().listener)
+  std::function<void(const Tuned&)> listener;
+  {
+    std::lock_guard lock(found().mutex);
+    listener = found().listener;
+  }
+  if (listener)
     listener({timer->name(search.best().actions), print_actions(search.best().actions),
               search.heuristic().seconds, search.best().seconds, search.tried()});
 }
 
 std::function<void(const Tuned&)> on_tuned(std::function<void(const Tuned&)> listener) {
+  std::lock_guard lock(found().mutex);
   return std::exchange(found().listener, std::move(listener));
 }
 

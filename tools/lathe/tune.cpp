@@ -94,8 +94,9 @@ void tune(const TuneOptions& options) {
   for (const Tuned& t : rows)
     std::printf("%10.1f us -> %10.1f us  %5.2fx  %s\n", t.before * 1e6, t.after * 1e6, t.before / t.after,
                 t.name.c_str());
-  std::printf("%lld kernels, %zu of them searched in %.1f s, the others known\n",
-              static_cast<long long>(kernels), rows.size(), seconds);
+  std::printf(
+      "%lld kernels, %zu of them searched in %.1f s, the others known, or on a device without search\n",
+      static_cast<long long>(kernels), rows.size(), seconds);
   std::printf("median of %d runs: %.3f ms before, %.3f ms after, %.2f times as fast\n", options.repeats, was,
               is, was / is);
 }
