@@ -33,6 +33,15 @@ std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r) {
   return static_cast<int64_t>(stride);
 }
 
+bool step_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1) {
+  const int64_t inner = r1.src(0).value().as_i64();
+  for (const KernelAccess& a : accesses) {
+    const auto s0 = stride_of(a, r0), s1 = stride_of(a, r1);
+    if (!s0 || !s1 || *s0 != *s1 * inner) return false;
+  }
+  return true;
+}
+
 bool runs_along(const UOp& body, const UOp& r) {
   return std::ranges::all_of(kernel_accesses(body), [&](const KernelAccess& a) {
     return a.is_store || !is_open(a.index, r) || stride_of(a, r) == 1;

@@ -19,6 +19,9 @@ std::vector<KernelAccess> kernel_accesses(const UOp& body);
 // linear in it.
 std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r);
 
+// Whether `r0` steps over whole runs of `r1` in every access.
+bool step_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1);
+
 // Whether every load that depends on `r` goes through memory element by element with it.
 bool runs_along(const UOp& body, const UOp& r);
 

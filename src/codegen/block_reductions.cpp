@@ -14,8 +14,6 @@ namespace {
 
 using Map = std::vector<std::pair<UOp, UOp>>;
 
-int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
-
 // Lanes for a loop of `size`, of up to two registers of `unit`: vectors that fill no power of two are slow.
 int64_t lanes_for(int64_t size, int64_t unit) {
   int64_t best = 1, power = 1;

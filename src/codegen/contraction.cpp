@@ -15,7 +15,6 @@
 namespace lathe {
 namespace {
 
-int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
 bool is_plain_output(const UOp& r) { return r.range().type == AxisType::Loop; }
 bool is_plain_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
 bool is_dot(const UOp& r) { return r.range().type == AxisType::Dot; }
@@ -70,7 +69,7 @@ struct Tile {
 
 class Contraction {
  public:
-  Contraction(const UOp& body, const Target& target) : body_(body), target_(target) { refresh(); }
+  Contraction(const UOp& body, const Target& target) : body_(body), target_(&target) { refresh(); }
 
   bool find() {
     choose_dots();
@@ -124,8 +123,8 @@ class Contraction {
   void choose_dots() {
     for (const bool along : {true, false})  // others are packed that way
       for (const UOp& r : std::vector<UOp>(axes_))
-        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || lathe::runs_along(body_, r)))
-          if (const int64_t n = dot_steps(body_, r, target_))
+        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || runs_along(body_, r)))
+          if (const int64_t n = dot_steps(body_, r, *target_))
             return act(ActionKind::TensorCore, r.range().id, n);
   }
 
@@ -178,8 +177,7 @@ class Contraction {
         continue;
       if (x.src(0).op() != Op::Index) return false;
       const UOp& at = x.src(0).src(1);
-      const bool gated = is_gated(at);
-      sums.operands.push_back({x, gated ? UOp(at.src(1)) : at, gated || x.n_srcs() > 1});
+      sums.operands.push_back({x, ungated(at), is_gated(at) || x.n_srcs() > 1});
     }
     return true;
   }
@@ -189,7 +187,7 @@ class Contraction {
   bool merge_outputs() {
     for (size_t i = 0; i + 1 < outputs_.size();) {
       const UOp r0 = outputs_[i], r1 = outputs_[i + 1];
-      const bool fits = always_adjacent(body_, r0, r1) && all_step_as_one(r0, r1);
+      const bool fits = always_adjacent(body_, r0, r1) && step_as_one(kernel_accesses(body_), r0, r1);
       if (!fits) {
         i++;
         continue;
@@ -220,17 +218,6 @@ class Contraction {
     return true;
   }
 
-  bool all_step_as_one(const UOp& r0, const UOp& r1) const {
-    const auto steps = [&](const UOp& at) {
-      const UOp& index = is_gated(at) ? at.src(1) : at;
-      const auto a = linear_in(index, r0), b = linear_in(index, r1);
-      return a && b && a->stride == b->stride * size_of(r1);
-    };
-    return std::ranges::all_of(toposort(body_), [&](const UOp& u) {
-      return (u.op() != Op::Load && u.op() != Op::Store) || steps(u.src(0).src(1));
-    });
-  }
-
   // ---- the cost of a tile
 
   // Every sum has to share loads both ways.
@@ -249,7 +236,7 @@ class Contraction {
     if (fills_scratch(body_, lanes_axis) || fills_scratch(body_, rows_axis)) return;
     const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
     Tile t{lanes_axis, rows_axis};
-    t.lanes = std::min<int64_t>(n, target_.lanes(sums_[0].reduces[0].dtype()));
+    t.lanes = std::min<int64_t>(n, target_->lanes(sums_[0].reduces[0].dtype()));
     if (!may_overlap_)
       while (n % t.lanes) t.lanes--;
     if (t.lanes < 2) return;
@@ -274,7 +261,7 @@ class Contraction {
         if (!may_overlap_ && (n % (t.lanes * t.vectors) || m % t.rows)) continue;
         const int64_t sums = t.rows * t.vectors * static_cast<int64_t>(accumulators);
         constexpr int64_t kMostOfBlocks = 16;  // beside them, those of a block take registers
-        if (sums + t.vectors + 1 > target_.vector_registers || (!blocks_.empty() && sums > kMostOfBlocks))
+        if (sums + t.vectors + 1 > target_->vector_registers || (!blocks_.empty() && sums > kMostOfBlocks))
           break;
         estimate(t);
         if (t.cost < best_.cost) best_ = t;
@@ -313,7 +300,7 @@ class Contraction {
         loads += vectors * rows * (a.is_row ? kPerLoad : lanes * kPerLoad);
       } else if (a.on_lanes) {
         const double bytes = vectors * lanes * s.steps * a.item_bytes;
-        loads += vectors * (bytes > static_cast<double>(target_.l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
+        loads += vectors * (bytes > static_cast<double>(target_->l1d_bytes) / 2 ? kPerPanelLoad : kPerLoad);
         t.packing += s.steps * vectors *
                      (!a.is_row    ? (a.transposes ? kPackBlock : kPackLane) * lanes
                       : a.is_gated ? kPackGated
@@ -332,7 +319,7 @@ class Contraction {
   }
 
   // The innermost loop goes element by element, in blocks.
-  static bool runs_along(const Operand& o, const Sums& s) {
+  static bool goes_in_blocks(const Operand& o, const Sums& s) {
     constexpr int64_t kBlock = 8;
     const UOp& step = s.reduces[0].srcs().back();
     return o.stride(step) == 1 && size_of(step) % kBlock == 0 && !open_axis(o.load, AxisType::Dot);
@@ -371,7 +358,7 @@ class Contraction {
              1,
              on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine,
              steps_a_line(o, s),
-             !o.is_gated && runs_along(o, s)};
+             !o.is_gated && goes_in_blocks(o, s)};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));
@@ -428,7 +415,7 @@ class Contraction {
 
   // Panels that would not stay in the second cache are taken in blocks.
   void block_reductions() {
-    const auto most = static_cast<double>(target_.l2_bytes) / 2;
+    const auto most = static_cast<double>(target_->l2_bytes) / 2;
     double bytes = 0;
     for (const UOp& load : stageable_loads(body_)) {
       const StagePlan plan = plan_stage(body_, load);
@@ -436,10 +423,11 @@ class Contraction {
         bytes = std::max(bytes, static_cast<double>(plan.bytes));
     }
     if (bytes <= most || outputs_.empty()) return;
-    double sums = static_cast<double>(size_of(outputs_.back()) * best_.rows * best_.vectors * best_.lanes);
+    int64_t item_bytes = 0;
     for (const Sums& s : sums_)
-      for (const UOp& u : s.reduces) sums += sums * static_cast<double>(item_size(u.dtype()));
-    if (sums > most) return;  // they lie in scratch, too
+      for (const UOp& u : s.reduces) item_bytes += item_size(u.dtype());
+    const int64_t sums = size_of(outputs_.back()) * best_.rows * best_.vectors * best_.lanes;
+    if (static_cast<double>(sums * item_bytes) > most) return;  // they lie in scratch, too
     const UOp* longest = nullptr;
     for (const UOp& r : axes_)
       if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
@@ -455,8 +443,8 @@ class Contraction {
   // The loop whose parts keep the threads busiest. Parts of a loop that panels do not depend on pack them
   // each for itself.
   void thread(const std::vector<int>& of_panels) {
-    if (!target_.has_threads || target_.max_threads < 2) return;
-    const auto threads = static_cast<double>(target_.max_threads);
+    if (!target_->has_threads || target_->max_threads < 2) return;
+    const auto threads = static_cast<double>(target_->max_threads);
     int best = -1;
     int64_t best_parts = 0;
     double best_time = std::numeric_limits<double>::infinity();
@@ -465,8 +453,8 @@ class Contraction {
       const int64_t n = size_of(r);
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
       constexpr int64_t kMostParts = 64;  // a thread
-      for (int64_t parts = std::min<int64_t>(n, target_.max_threads);
-           parts <= std::min(n, kMostParts * target_.max_threads); parts++) {
+      for (int64_t parts = std::min<int64_t>(n, target_->max_threads);
+           parts <= std::min(n, kMostParts * target_->max_threads); parts++) {
         if (n % parts) continue;
         const auto p = static_cast<double>(parts);
         const double work = best_.cost + (packs_again ? (p - 1) * best_.packing : 0);
@@ -489,13 +477,13 @@ class Contraction {
       const UOp vector = open_axis(load, AxisType::Vector);
       if (!vector) continue;
       const StagePlan plan = plan_stage(body_, load);
-      if (!plan.bytes || staged + plan.bytes > target_.l2_bytes) continue;
+      if (!plan.bytes || staged + plan.bytes > target_->l2_bytes) continue;
       const UOp& at = load.src(0).src(1);
-      const auto linear = linear_in(is_gated(at) ? at.src(1) : at, vector);
+      const auto linear = linear_in(ungated(at), vector);
       const bool is_row = !is_gated(at) && linear && linear->stride == 1;
       constexpr double kMinUses = 8;
       if (plan.uses < (is_row ? kMinUses : 2)) continue;
-      if (is_row && plan.bytes < target_.l1d_bytes / 2) continue;
+      if (is_row && plan.bytes < target_->l1d_bytes / 2) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       refresh();
       staged += plan.bytes;
@@ -508,7 +496,8 @@ class Contraction {
       again = false;
       for (size_t i = 0; i + 1 < axes_.size() && !again; i++) {
         if (!is_plain_reduce(axes_[i]) || !is_plain_reduce(axes_[i + 1])) continue;
-        if (!always_adjacent(body_, axes_[i], axes_[i + 1]) || !all_step_as_one(axes_[i], axes_[i + 1]))
+        if (!always_adjacent(body_, axes_[i], axes_[i + 1]) ||
+            !step_as_one(kernel_accesses(body_), axes_[i], axes_[i + 1]))
           continue;
         body_ = apply_action(body_, {ActionKind::Merge, static_cast<int32_t>(i), 0});
         refresh();
@@ -548,7 +537,7 @@ class Contraction {
   }
 
   UOp body_;
-  const Target& target_;
+  const Target* target_;
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
   std::vector<int> blocks_;  // ranges of sums inside the sums
@@ -568,7 +557,7 @@ struct Form {
 std::vector<Form> sliding_forms(const UOp& body, const Target& target) {
   constexpr double kLanes = 16, kSelect = 1;
   constexpr int kMostSlides = 2;
-  std::vector<Form> out{{body}};
+  std::vector<Form> out;
   const std::vector<UOp> loads = stageable_loads(body);
   for (size_t i = 0; i < loads.size(); i++)
     for (int n = 1; n <= kMostSlides; n++) {
@@ -584,16 +573,16 @@ std::vector<Form> sliding_forms(const UOp& body, const Target& target) {
 
 std::optional<UOp> tile_contraction(const UOp& body, const Target& target) {
   if (target.work_groups) return {};
-  std::optional<Contraction> best;
-  double best_cost = std::numeric_limits<double>::infinity();
-  if (!Contraction(body, target).find()) return {};
+  Contraction best(body, target);
+  if (!best.find()) return {};
+  double best_cost = best.cost();
   for (const Form& form : sliding_forms(body, target)) {
     Contraction c(form.body, target);
     if (!c.find() || c.cost() + form.cost >= best_cost) continue;
     best_cost = c.cost() + form.cost;
-    best.emplace(std::move(c));
+    best = std::move(c);
   }
-  return best->apply();
+  return best.apply();
 }
 
 }  // namespace lathe

@@ -19,7 +19,8 @@ constexpr int kMaxCopies = 64;  // of the innermost expression, over upcasts and
 constexpr int64_t kDenseSteps = 16;
 constexpr double kThreadWork = 1 << 15;  // loop trips below which a second thread costs more than it brings
 
-int64_t size_of(const UOp& r) { return r.src(0).is_const() ? r.src(0).value().as_i64() : 0; }
+// 0 where the size is not constant.
+int64_t known_size(const UOp& r) { return r.src(0).is_const() ? size_of(r) : 0; }
 
 // Largest divisor of `size` in [2, most], or 0.
 int64_t divisor(int64_t size, int64_t most) {
@@ -92,7 +93,7 @@ class Heuristic {
   int64_t n_outputs() const {
     int64_t n = 1;
     for (const UOp& r : axes_)
-      if (is_output(r)) n *= std::max<int64_t>(1, size_of(r));
+      if (is_output(r)) n *= std::max<int64_t>(1, known_size(r));
     return n;
   }
 
@@ -103,8 +104,8 @@ class Heuristic {
     for (;;) {
       const UOp* longest = nullptr;
       for (const UOp& r : axes_)
-        if (is_reduce(r) && size_of(r) % kItems == 0 && size_of(r) > 0 && !in_nested_reduce(r) &&
-            !is_shared_with_others(r) && (!longest || size_of(r) > size_of(*longest)))
+        if (is_reduce(r) && known_size(r) % kItems == 0 && known_size(r) > 0 && !in_nested_reduce(r) &&
+            !is_shared_with_others(r) && (!longest || known_size(r) > known_size(*longest)))
           longest = &r;
       if (!longest) return is_shared;
       apply(ActionKind::Group, longest->range().id, kItems);
@@ -131,7 +132,7 @@ class Heuristic {
       if (is_output(r)) loops.push_back(r.range().id);
     for (size_t k = loops.size(), chosen = 0; k-- > 0 && chosen < 3;) {
       const int64_t most = std::min(left, target_.work_groups->items[chosen]);
-      const int64_t n = divisor(size_of(axes_[static_cast<size_t>(position(loops[k]))]),
+      const int64_t n = divisor(known_size(axes_[static_cast<size_t>(position(loops[k]))]),
                                 std::min<int64_t>(most, chosen == 0 ? 32 : 16));
       if (!n) continue;
       apply(ActionKind::Local, loops[k], n);
@@ -148,7 +149,7 @@ class Heuristic {
   // Applies an action to the axis with this range id; returns the id of the outer loop that is left, or -1.
   int apply(ActionKind kind, int id, int64_t amount) {
     const int32_t at = position(id);
-    const int rest = size_of(axes_[static_cast<size_t>(at)]) == amount ? -1 : next_range_id(body_);
+    const int rest = known_size(axes_[static_cast<size_t>(at)]) == amount ? -1 : next_range_id(body_);
     body_ = apply_action(body_, {kind, at, static_cast<int32_t>(amount)});
     refresh();
     return rest;
@@ -172,7 +173,7 @@ class Heuristic {
       const double worth = s && *s == 1 ? 1 : a.is_store ? -4 : is_dense(a, r) ? 0.25 : -0.75;
       score += worth * a.trips;
     }
-    return score * std::min(1.0, static_cast<double>(size_of(r)) / static_cast<double>(kDenseSteps));
+    return score * std::min(1.0, static_cast<double>(known_size(r)) / static_cast<double>(kDenseSteps));
   }
 
   // Whether the elements of consecutive steps of `r` lie close together.
@@ -180,7 +181,7 @@ class Heuristic {
     constexpr int64_t kMostApart = 4;
     if (const auto s = stride_of(a, r)) return std::abs(*s) <= kMostApart;
     int64_t least = INT64_MAX, most = INT64_MIN;
-    for (int64_t step = 0; step < std::min(kDenseSteps, size_of(r)); step++) {
+    for (int64_t step = 0; step < std::min(kDenseSteps, known_size(r)); step++) {
       std::vector<std::pair<UOp, UOp>> at;
       for (const Node* other : a.index.ranges()) at.emplace_back(UOp(other), constant(0));
       for (auto& [range, value] : at)
@@ -227,7 +228,7 @@ class Heuristic {
     UOp best;
     double best_score = 0;
     for (const UOp& r : axes_) {
-      if (size_of(r) < 2 || tried.contains(r.range().id) || !(is_output(r) || is_reduce(r))) continue;
+      if (known_size(r) < 2 || tried.contains(r.range().id) || !(is_output(r) || is_reduce(r))) continue;
       if ((is_reduce(r) && in_nested_reduce(r)) || in_vector_nest(r)) continue;
       double score = vector_score(r);
       if (is_reduce(r)) score *= 0.75;  // lanes of a sum have to be folded
@@ -244,17 +245,18 @@ class Heuristic {
   void choose_dots() {
     for (size_t i = 0; i < axes_.size(); i++) {
       const UOp r = axes_[i];
-      const int64_t n = is_reduce(r) && size_of(r) && runs_along(body_, r) ? dot_steps(body_, r, target_) : 0;
+      const int64_t n =
+          is_reduce(r) && known_size(r) && runs_along(body_, r) ? dot_steps(body_, r, target_) : 0;
       const bool is_block = in_block(r);
       if (!n || (is_block && !sums_integers(r))) continue;
       const int steps = apply(ActionKind::TensorCore, r.range().id, n);
       if (!is_block || steps < 0) continue;
-      const int64_t lanes = target_.lanes(DType::Int32), own = size_of(r) / n;
+      const int64_t lanes = target_.lanes(DType::Int32), own = known_size(r) / n;
       if (own < 2 || lanes % own) continue;
       apply(ActionKind::Vector, steps, own);
       vectorised_ = on_reduce_ = true;
       for (const UOp& blocks : axes_)
-        if (is_reduce(blocks) && own < lanes && size_of(blocks) % (lanes / own) == 0 &&
+        if (is_reduce(blocks) && own < lanes && known_size(blocks) % (lanes / own) == 0 &&
             lanes_beside(body_, blocks)) {
           apply(ActionKind::Vector, blocks.range().id, lanes / own);
           return;
@@ -286,7 +288,7 @@ class Heuristic {
                                 : is_reduce(r)            ? (has_reuse() ? 1 : 4)
                                 : reads_rows_once(r)      ? 8
                                                           : 2;
-      const int64_t n = best_lanes(size_of(r), registers * lanes, lanes);
+      const int64_t n = best_lanes(known_size(r), registers * lanes, lanes);
       // Work items that load lane by lane gain nothing from vectors.
       if (!n || (target_.work_groups && (n & (n - 1)))) continue;
       const int rest = apply(ActionKind::Vector, r.range().id, n);
@@ -302,14 +304,14 @@ class Heuristic {
   bool reads_rows_once(const UOp& r) const {
     return std::ranges::any_of(axes_, is_reduce) && !has_outer_reductions_ &&
            std::ranges::none_of(axes_, [&](const UOp& o) {
-             return is_output(o) && size_of(o) > 1 && !(o == r) && reuse(o) > 0;
+             return is_output(o) && known_size(o) > 1 && !(o == r) && reuse(o) > 0;
            });
   }
 
   // Some load is the same for all steps of some output loop.
   bool has_reuse() const {
-    return std::ranges::any_of(axes_,
-                               [&](const UOp& r) { return is_output(r) && size_of(r) > 1 && reuse(r) > 0; });
+    return std::ranges::any_of(
+        axes_, [&](const UOp& r) { return is_output(r) && known_size(r) > 1 && reuse(r) > 0; });
   }
 
   // Trips of loads inside reductions that an output loop repeats without need. Reductions outside of the loop
@@ -334,13 +336,13 @@ class Heuristic {
       const UOp* best = nullptr;
       double best_reuse = 0;
       for (const UOp& r : axes_)
-        if (is_output(r) && size_of(r) > 1 && reuse(r) > best_reuse && r.range().id != vector_loop_ &&
+        if (is_output(r) && known_size(r) > 1 && reuse(r) > best_reuse && r.range().id != vector_loop_ &&
             r.range().id != tile_loop_) {
           best = &r;
           best_reuse = reuse(r);
         }
       if (!best) return;
-      const int64_t n = divisor(size_of(*best), std::min<int64_t>(on_reduce_ ? 4 : 12, budget));
+      const int64_t n = divisor(known_size(*best), std::min<int64_t>(on_reduce_ ? 4 : 12, budget));
       if (!n) return;
       copies_ *= n;
       budget /= n;
@@ -356,8 +358,8 @@ class Heuristic {
       if (!apart || *apart == 0 || *apart == 1) continue;
       for (const UOp& r : axes_) {
         int64_t n = std::min<int64_t>(16, target_.lanes(a.dtype));
-        while (n > 1 && size_of(r) % n) n /= 2;
-        if (!is_output(r) || n < 4 || size_of(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies)
+        while (n > 1 && known_size(r) % n) n /= 2;
+        if (!is_output(r) || n < 4 || known_size(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies)
           continue;
         copies_ *= n;
         apply(ActionKind::Upcast, r.range().id, n);
@@ -372,7 +374,7 @@ class Heuristic {
       again = false;
       for (size_t k = axes_.size(); k-- > 0;) {
         const UOp& r = axes_[k];
-        const int64_t n = size_of(r);
+        const int64_t n = known_size(r);
         if (!is_reduce(r) || n < 2 || n > 8 || copies_ * n > kMaxCopies) continue;
         copies_ *= n;
         apply(ActionKind::Unroll, r.range().id, n);
@@ -381,7 +383,7 @@ class Heuristic {
       }
     }
     if (copies_ > 8 || axes_.empty() || !is_reduce(axes_.back())) return;
-    const int64_t n = divisor(size_of(axes_.back()), 4);
+    const int64_t n = divisor(known_size(axes_.back()), 4);
     if (n) apply(ActionKind::Unroll, axes_.back().range().id, n);
   }
 
@@ -402,8 +404,8 @@ class Heuristic {
     for (const UOp& r : axes_) {
       if (!is_output(r) || !r.src(0).is_const()) continue;
       if (has_outer_reductions_ && !in_all_reductions(r)) continue;
-      int64_t parts = size_of(r) % target_.max_threads == 0 ? target_.max_threads : 0;
-      if (!parts) parts = divisor(size_of(r), 4 * target_.max_threads);
+      int64_t parts = known_size(r) % target_.max_threads == 0 ? target_.max_threads : 0;
+      if (!parts) parts = divisor(known_size(r), 4 * target_.max_threads);
       if (parts < target_.max_threads) continue;
       apply(ActionKind::Thread, r.range().id, parts);
       return;

@@ -8,6 +8,8 @@
 
 namespace lathe {
 
+// Of a Range of constant size.
+inline int64_t size_of(const UOp& range) { return range.src(0).value().as_i64(); }
 // Whether `u` depends on an open Range.
 bool is_open(const UOp& u, const UOp& range);
 // The open Range of `u` that is of type `t`, or null.

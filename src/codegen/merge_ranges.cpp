@@ -13,16 +13,6 @@ size_t count_divisions(const UOp& body) {
   return n;
 }
 
-// r0 steps over whole runs of r1 in every access.
-bool steps_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1) {
-  const int64_t inner = r1.src(0).value().as_i64();
-  for (const KernelAccess& a : accesses) {
-    const auto s0 = stride_of(a, r0), s1 = stride_of(a, r1);
-    if (!s0 || !s1 || *s0 != *s1 * inner) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 UOp merge_ranges(const UOp& start) {
@@ -35,7 +25,7 @@ UOp merge_ranges(const UOp& start) {
     for (size_t i = 0; i + 1 < axes.size() && !again; i++) {
       const UOp &r0 = axes[i], &r1 = axes[i + 1];
       if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const()) continue;
-      if (!steps_as_one(accesses, r0, r1) || !always_adjacent(body, r0, r1)) continue;
+      if (!step_as_one(accesses, r0, r1) || !always_adjacent(body, r0, r1)) continue;
       const UOp next = apply_action(body, {ActionKind::Merge, static_cast<int32_t>(i), 0});
       if (count_divisions(next) > divisions) continue;
       body = next;

@@ -35,8 +35,9 @@ UOp shrink_ranges(const UOp& body);
 UOp block_reductions(const UOp& body, const Target& target);
 
 // In a sum, a selection between a product and 0 becomes one between a factor and 0: that which depends on all
-// of the gate. The other factors are loaded without the gate where the memory has such elements; as in
-// reduce_rules, 0 makes a product 0. Shown by test/unit/gate_factors_test.cpp.
+// of the gate. The other factors are loaded without the gate where the memory has such elements; what
+// is beyond a gate is 0 times the other factor, as in a sum over data padded with zeros: no number where that
+// is infinite. Gates that data decides stay. Shown by test/unit/gate_factors_test.cpp.
 UOp gate_factors(const UOp& body);
 
 // Merges adjacent loops of an End or Reduce where every access moves through them with one stride. Shown by

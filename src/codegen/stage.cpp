@@ -35,17 +35,20 @@ AxisType copy_type(const UOp& r) {
   return t == AxisType::Vector || t == AxisType::Upcast ? t : AxisType::Loop;
 }
 
-int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
-
-UOp position_in(const std::vector<UOp>& ranges) {
-  UOp at;
+// Row-major position of the coordinates `at` in a box of `sizes`.
+UOp position_at(const std::vector<UOp>& at, const std::vector<int64_t>& sizes) {
+  UOp sum;
   int64_t stride = 1;
-  for (size_t k = ranges.size(); k-- > 0;) {
-    const UOp term = ranges[k] * stride;
-    at = at ? term + at : term;
-    stride *= size_of(ranges[k]);
+  for (size_t k = at.size(); k-- > 0;) {
+    sum = sum ? at[k] * stride + sum : at[k] * stride;
+    stride *= sizes[k];
   }
-  return at;
+  return sum;
+}
+UOp position_in(const std::vector<UOp>& ranges) {
+  std::vector<int64_t> sizes;
+  for (const UOp& r : ranges) sizes.push_back(size_of(r));
+  return position_at(ranges, sizes);
 }
 
 }  // namespace
@@ -169,8 +172,7 @@ struct Slides {
 
 std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most) {
   Slides out{staged_value(body, load), {}, {}};
-  const UOp& at = load.src(0).src(1);
-  const UOp& index = is_gated(at) ? at.src(1) : at;
+  const UOp& index = ungated(load.src(0).src(1));
   std::vector<UOp> outputs;
   for (const UOp& r : kernel_axes(body))
     if (r.range().type == AxisType::Loop && r.src(0).is_const()) outputs.push_back(r);
@@ -194,16 +196,6 @@ std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most)
   }
   if (out.slides.size() < most || !most) return {};
   return out;
-}
-
-UOp position_at(const std::vector<UOp>& at, const std::vector<int64_t>& sizes) {
-  UOp sum;
-  int64_t stride = 1;
-  for (size_t k = at.size(); k-- > 0;) {
-    sum = sum ? at[k] * stride + sum : at[k] * stride;
-    stride *= sizes[k];
-  }
-  return sum;
 }
 
 UOp stage_sliding(const UOp& body, const Slides& s) {
@@ -267,9 +259,9 @@ static int64_t transposed_steps(const UOp& load, const UOp& r) {
   const UOp lanes = open_axis(load, AxisType::Vector);
   if (!lanes || r.range().type != AxisType::Reduce || open_axis(load, AxisType::Dot)) return 1;
   const UOp& at = load.src(0).src(1);
-  const UOp& index = is_gated(at) ? at.src(1) : at;
-  const auto by_step = linear_in(index, r), by_lane = linear_in(index, lanes);
-  if (!by_step || by_step->stride != 1 || !by_lane || by_lane->stride == 1 || is_gated(at)) return 1;
+  if (is_gated(at)) return 1;
+  const auto by_step = linear_in(at, r), by_lane = linear_in(at, lanes);
+  if (!by_step || by_step->stride != 1 || !by_lane || by_lane->stride == 1) return 1;
   for (const int64_t n : {16, 8})
     if (size_of(r) % n == 0) return n;
   return 1;

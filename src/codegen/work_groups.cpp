@@ -10,8 +10,6 @@
 namespace lathe {
 namespace {
 
-int64_t size_of(const UOp& r) { return r.src(0).value().as_i64(); }
-
 // Axes of a kernel along the x, y and z of a launch.
 class Grid {
  public:

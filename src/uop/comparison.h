@@ -34,5 +34,7 @@ UOp opposite(const UOp& u);
 inline bool is_gated(const UOp& u) {
   return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid();
 }
+// An index without its gate.
+inline const UOp& ungated(const UOp& u) { return is_gated(u) ? u.src(1) : u; }
 
 }  // namespace lathe
