@@ -75,8 +75,11 @@ class Contraction {
     choose_dots();
     if (!read_reductions()) return false;
     if (!merge_outputs() || !split_divided()) return false;
-    for (const UOp& lanes : outputs_)
-      for (const UOp& rows : outputs_)
+    list_other_accesses();
+    std::vector<UOp> free = outputs_;
+    std::erase_if(free, [&](const UOp& r) { return fills_scratch(body_, r); });
+    for (const UOp& lanes : free)
+      for (const UOp& rows : free)
         if (!(lanes == rows)) consider(lanes, rows);
     return static_cast<bool>(best_.lanes_axis);
   }
@@ -220,6 +223,13 @@ class Contraction {
 
   // ---- the cost of a tile
 
+  // Where memory is stored to and loaded from once for an output.
+  void list_other_accesses() {
+    once_.clear();
+    for (const UOp& u : toposort(body_))
+      if ((u.op() == Op::Store || u.op() == Op::Load) && !is_operand(u)) once_.push_back(u.src(0).src(1));
+  }
+
   // Every sum has to share loads both ways.
   bool is_shared_both_ways(const UOp& lanes_axis, const UOp& rows_axis) const {
     return std::ranges::all_of(sums_, [&](const Sums& s) {
@@ -233,7 +243,6 @@ class Contraction {
 
   void consider(const UOp& lanes_axis, const UOp& rows_axis) {
     if (!is_shared_both_ways(lanes_axis, rows_axis)) return;
-    if (fills_scratch(body_, lanes_axis) || fills_scratch(body_, rows_axis)) return;
     const int64_t n = size_of(lanes_axis), m = size_of(rows_axis);
     Tile t{lanes_axis, rows_axis};
     t.lanes = std::min<int64_t>(n, target_->lanes(sums_[0].reduces[0].dtype()));
@@ -247,11 +256,9 @@ class Contraction {
       for (const Operand& o : s.operands) s.accesses.push_back(access_of(o, s, t));
     }
     stores_ = row_stores_ = block_stores_ = 0;
-    for (const UOp& u : toposort(body_)) {  // what is done once for an output
-      if ((u.op() != Op::Store && u.op() != Op::Load) || !is_open(u.src(0), lanes_axis)) continue;
-      if (u.op() == Op::Load && is_operand(u)) continue;
-      const auto by_lane = linear_in(u.src(0).src(1), lanes_axis),
-                 by_row = linear_in(u.src(0).src(1), rows_axis);
+    for (const UOp& at : once_) {
+      if (!is_open(at, lanes_axis)) continue;
+      const auto by_lane = linear_in(at, lanes_axis), by_row = linear_in(at, rows_axis);
       const bool is_block = by_row && by_row->stride == 1;
       (by_lane && by_lane->stride == 1 ? row_stores_ : is_block ? block_stores_ : stores_) += 1;
     }
@@ -541,6 +548,7 @@ class Contraction {
   std::vector<UOp> axes_, outputs_;
   std::vector<Sums> sums_;
   std::vector<int> blocks_;  // ranges of sums inside the sums
+  std::vector<UOp> once_;    // indices of what is loaded and stored once for an output
   double stores_ = 0, row_stores_ = 0, block_stores_ = 0;
   bool may_overlap_ = true;
   Tile best_;
@@ -559,13 +567,14 @@ std::vector<Form> sliding_forms(const UOp& body, const Target& target) {
   constexpr int kMostSlides = 2;
   std::vector<Form> out;
   const std::vector<UOp> loads = stageable_loads(body);
-  for (size_t i = 0; i < loads.size(); i++)
-    for (int n = 1; n <= kMostSlides; n++) {
-      const SlidePlan plan = plan_slides(body, loads[i], n);
-      if (!plan.bytes || plan.bytes > target.l2_bytes / 2) break;
+  for (size_t i = 0; i < loads.size(); i++) {
+    int n = 0;
+    for (const SlidePlan& plan : plan_slides(body, loads[i])) {
+      if (++n > kMostSlides || plan.bytes > target.l2_bytes / 2) break;
       const UOp staged = apply_action(body, {ActionKind::Stage, static_cast<int32_t>(i), n});
       out.push_back({staged, plan.elements * plan.times / kLanes * (kPackGated + kSelect)});
     }
+  }
   return out;
 }
 

@@ -170,7 +170,8 @@ struct Slides {
   std::vector<Slide> slides;  // from the outside in
 };
 
-std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most) {
+// All slides that a load has; none of them where it cannot be copied.
+Slides find_slides(const UOp& body, const UOp& load) {
   Slides out{staged_value(body, load), {}, {}};
   const UOp& index = ungated(load.src(0).src(1));
   std::vector<UOp> outputs;
@@ -179,7 +180,7 @@ std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most)
   for (const Node* n : out.value.ranges()) {
     const UOp step(n);
     if (is_outer(step.range().type)) continue;
-    if (step.range().type != AxisType::Reduce || !step.src(0).is_const()) return {};
+    if (step.range().type != AxisType::Reduce || !step.src(0).is_const()) return {out.value, {}, {}};
     std::optional<Slide> best;
     for (const UOp& r : outputs)
       if (const auto s = slide_of(out.value, index, r, step); s && (!best || s->n < best->n)) best = s;
@@ -190,12 +191,29 @@ std::optional<Slides> find_slides(const UOp& body, const UOp& load, size_t most)
       out.slides.push_back(*best);
   }
   std::ranges::sort(out.slides, {}, [&](const Slide& s) { return std::ranges::find(outputs, s.output); });
-  while (out.slides.size() > most) {
-    out.plain.push_back(out.slides.front().step);
-    out.slides.erase(out.slides.begin());
-  }
-  if (out.slides.size() < most || !most) return {};
   return out;
+}
+
+// With the innermost `n` slides only.
+Slides innermost(Slides s, size_t n) {
+  while (s.slides.size() > n) {
+    s.plain.push_back(s.slides.front().step);
+    s.slides.erase(s.slides.begin());
+  }
+  return s;
+}
+
+SlidePlan plan_of(const Slides& s) {
+  SlidePlan plan{1, 1, 0};
+  for (const UOp& r : s.plain) plan.elements *= static_cast<double>(size_of(r));
+  for (const Slide& slide : s.slides) plan.elements *= static_cast<double>(slide.n);
+  plan.bytes = static_cast<int64_t>(plan.elements) * item_size(s.value.dtype());
+  for (const Node* r : s.value.ranges()) {
+    const auto is_own = [&](const Slide& x) { return x.output.node() == r; };
+    if (is_outer(UOp(r).range().type) && std::ranges::none_of(s.slides, is_own))
+      plan.times *= UOp(r).bounds().hi.as_double() + 1;
+  }
+  return plan;
 }
 
 UOp stage_sliding(const UOp& body, const Slides& s) {
@@ -238,19 +256,11 @@ UOp stage_sliding(const UOp& body, const Slides& s) {
 }
 }  // namespace
 
-SlidePlan plan_slides(const UOp& body, const UOp& load, int slides) {
-  const auto s = find_slides(body, load, static_cast<size_t>(slides));
-  if (!s) return {};
-  SlidePlan plan{1, 1, 0};
-  for (const UOp& r : s->plain) plan.elements *= static_cast<double>(size_of(r));
-  for (const Slide& slide : s->slides) plan.elements *= static_cast<double>(slide.n);
-  plan.bytes = static_cast<int64_t>(plan.elements) * item_size(s->value.dtype());
-  for (const Node* r : s->value.ranges()) {
-    const auto is_own = [&](const Slide& x) { return x.output.node() == r; };
-    if (is_outer(UOp(r).range().type) && std::ranges::none_of(s->slides, is_own))
-      plan.times *= UOp(r).bounds().hi.as_double() + 1;
-  }
-  return plan;
+std::vector<SlidePlan> plan_slides(const UOp& body, const UOp& load) {
+  const Slides all = find_slides(body, load);
+  std::vector<SlidePlan> out;
+  for (size_t n = 1; n <= all.slides.size(); n++) out.push_back(plan_of(innermost(all, n)));
+  return out;
 }
 
 // Steps of `r` that a copy loads side by side, for other lanes each: neighbours in memory, where the lanes
@@ -318,9 +328,11 @@ UOp stage_load(const UOp& body, int access, int slides) {
     user_runtime_error("Stage({}, {}): no such load", access, slides);
   const UOp& load = loads[static_cast<size_t>(access)];
   if (!slides) return stage_inner(body, load, access);
-  const auto found = find_slides(body, load, static_cast<size_t>(slides));
-  if (!found) user_runtime_error("Stage({}, {}): the load slides along fewer loops", access, slides);
-  return stage_sliding(body, *found);
+  const Slides all = find_slides(body, load);
+  const auto n = static_cast<size_t>(slides);
+  if (slides < 0 || n > all.slides.size())
+    user_runtime_error("Stage({}, {}): the load slides along fewer loops", access, slides);
+  return stage_sliding(body, innermost(all, n));
 }
 
 // The same loops once more.

@@ -11,13 +11,13 @@ namespace lathe {
 // several outputs touch are there once. UserError (Runtime) where that is illegal.
 UOp stage_load(const UOp& body, int access, int slides = 0);
 
-// Of a sliding copy: its elements, how often it is made, and how many loops there are to slide along; no
-// elements where there are fewer than `slides`.
+// Of a copy of a load that slides along 1, 2, … loops, as many as there are: its elements, how often it is
+// made, and its bytes.
 struct SlidePlan {
   double elements = 0, times = 1;
   int64_t bytes = 0;
 };
-SlidePlan plan_slides(const UOp& body, const UOp& load, int slides);
+std::vector<SlidePlan> plan_slides(const UOp& body, const UOp& load);
 
 // The reduction over `r` in blocks of `amount` steps: the loop over blocks is outside of the innermost output
 // loop, whose running values lie in scratch meanwhile. Where several reductions share `r`, all of them.
