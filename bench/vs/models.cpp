@@ -23,7 +23,7 @@ void realize(const Model& model) {
 template <class Model>
 void infer(const Request& request, const std::string& name, const Model& model, const Tensor& input,
            double flops) {
-  realize(model);
+  nn::pack_weights(model);
   auto step = lathe::jit([&](const Tensor& x) { return model(x); });
   Tensor result;
   const auto check = [&] {

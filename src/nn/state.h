@@ -1,5 +1,6 @@
 // The tensors of a model by name.
 #pragma once
+#include "tensor/layout.h"
 #include "tensor/named_tensors.h"
 #include "tensor/visit_tensors.h"
 
@@ -24,6 +25,15 @@ std::vector<Tensor> parameters(const T& model) {
   std::vector<Tensor> out;
   visit_tensors(model, "", [&](const std::string&, const Tensor& t) { out.push_back(t); });
   return out;
+}
+
+// Realises a model that is not trained any more, and lays the weights of its convolutions out for speed
+// (pack_outputs).
+template <class T>
+void pack_weights(const T& model) {
+  std::vector<Tensor> all = parameters(model);
+  Tensor::realize(all);
+  for (Tensor& t : all) t.replace(pack_outputs(t));
 }
 
 struct LoadOptions {

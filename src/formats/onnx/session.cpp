@@ -2,6 +2,7 @@
 
 #include "engine/recording.h"
 #include "formats/onnx/call.h"
+#include "tensor/layout.h"
 #include "tensor/view.h"
 
 #include <fmt/format.h>
@@ -199,6 +200,14 @@ void Session::fold_constants() {
         v.tensor().realize();
       names[name] = v;
     }
+  }
+  for (const Node& node : model_.graph.nodes) {
+    const bool has_groups = std::ranges::any_of(
+        node.attributes, [](const Attribute& a) { return a.name == "group" && a.integer != 1; });
+    if (node.op != "Conv" || node.inputs.size() < 2 || has_groups) continue;
+    const auto it = names.find(node.inputs[1]);
+    if (it != names.end() && it->second.is_tensor())
+      it->second = Value(pack_outputs(it->second.tensor()), it->second.type()).known();
   }
 }
 
