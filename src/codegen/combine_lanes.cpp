@@ -50,14 +50,42 @@ double cost_of_transposing(int64_t rows, int64_t lanes, int64_t most) {
 
 // Accesses to one memory under one gate whose addresses differ by constants only.
 struct Family {
-  UOp memory, alternative, gate;
+  UOp memory, alternative;
+  std::vector<UOp> gate;  // factors
   DType index_type;
   std::vector<UOp> base;                      // terms of what all addresses have in common
   std::vector<UOp> members;                   // Loads or Stores
   std::vector<std::vector<int64_t>> offsets;  // of each lane of each member, from the base
+  std::vector<std::vector<bool>> open;        // lanes that access memory at all
 
   int64_t n_lanes() const { return std::ssize(offsets[0]); }
+  bool is_open() const {
+    return std::ranges::all_of(open, [](const auto& m) { return std::ranges::find(m, false) == m.end(); });
+  }
 };
+
+// The value of all lanes; null where they differ.
+UOp in_all_lanes(const UOp& u) {
+  if (!u.ndim()) return u;
+  const bool is_one =
+      u.op() == Op::Stack && std::ranges::all_of(u.srcs(), [&](const UOp& s) { return s == u.src(0); });
+  return is_one ? u.src(0) : UOp();
+}
+
+// Splits a gate into what all lanes have and lanes that never open; false where it is no such product.
+bool split_gate(const UOp& gate, std::vector<UOp>& common, std::vector<bool>& open) {
+  for (const UOp& term : split_operands(gate, Op::And)) {
+    if (const UOp one = in_all_lanes(term)) {
+      common.push_back(one);
+      continue;
+    }
+    if (term.op() != Op::Stack ||
+        !std::ranges::all_of(term.srcs(), [](const UOp& s) { return s.is_const(); }))
+      return false;
+    for (size_t i = 0; i < open.size(); i++) open[i] = open[i] && term.src(i).value().as_bool();
+  }
+  return true;
+}
 
 // Splits the index of lanes into terms that all of them have and a constant for each; false where it is no
 // such sum.
@@ -87,19 +115,24 @@ std::vector<Family> families_of(std::span<const UOp> accesses) {
   for (const UOp& u : accesses) {
     const UOp& address = u.src(0);
     if (address.op() != Op::Index || !address.ndim() || is_image(strip_after(address.src(0)))) continue;
-    Family f{address.src(0), {}, {}, address.src(1).dtype(), {}, {u}, {{}}};
-    if (u.n_srcs() == 3) f.gate = u.src(2);
-    if (u.op() == Op::Load && f.gate) f.alternative = u.src(1);
-    if ((f.gate && f.gate.ndim()) || (f.alternative && f.alternative.ndim())) continue;
+    Family f{address.src(0), {}, {}, address.src(1).dtype(), {}, {u}, {{}}, {}};
+    f.open.emplace_back(static_cast<size_t>(lanes_of(address)), true);
+    if (u.n_srcs() == 3) {
+      if (!split_gate(u.src(2), f.gate, f.open[0])) continue;
+      if (u.op() == Op::Load && !(f.alternative = in_all_lanes(u.src(1)))) continue;
+    }
     if (!address.src(1).ndim() || !split_index(address.src(1), f.base, f.offsets[0])) continue;
-    std::vector<const Node*> key{f.memory.node(), f.alternative.node(), f.gate.node()};
+    std::vector<const Node*> key{f.memory.node(), f.gate.empty() ? nullptr : f.alternative.node()};
     for (const UOp& t : f.base) key.push_back(t.node());
+    key.push_back(nullptr);
+    for (const UOp& t : f.gate) key.push_back(t.node());
     const auto [at, is_new] = places.try_emplace(key, out.size());
     if (is_new) {
       out.push_back(std::move(f));
     } else if (Family& known = out[at->second]; known.n_lanes() == f.n_lanes()) {
       known.members.push_back(u);
       known.offsets.push_back(std::move(f.offsets[0]));
+      known.open.push_back(std::move(f.open[0]));
     }
   }
   return out;
@@ -173,7 +206,10 @@ class LaneCombiner {
   }
   UOp read(const Family& f, int64_t offset, int64_t lanes) const {
     const UOp at = address(f, offset, lanes);
-    return f.gate ? UOp::make(Op::Load, {at, done_.of(f.alternative), done_.of(f.gate)}) : load(at);
+    if (f.gate.empty()) return load(at);
+    std::vector<UOp> gate;
+    for (const UOp& t : f.gate) gate.push_back(done_.of(t));
+    return UOp::make(Op::Load, {at, done_.of(f.alternative), join_operands(gate, Op::And, {})});
   }
 
   // ---- loads
@@ -187,8 +223,10 @@ class LaneCombiner {
   // too.
   std::map<int64_t, Place> cover(const Family& f, std::vector<Run>& runs) const {
     std::map<int64_t, Place> out;
-    for (const auto& offsets : f.offsets)
-      for (const int64_t o : offsets) out.emplace(o, Place());
+    for (size_t m = 0; m < f.offsets.size(); m++)
+      for (size_t i = 0; i < f.offsets[m].size(); i++)
+        if (f.open[m][i]) out.emplace(f.offsets[m][i], Place());
+    if (out.empty()) return out;
     const int64_t least = out.begin()->first, most = out.rbegin()->first;
     for (auto from = out.begin(); from != out.end();) {
       const auto to = out.lower_bound(from->first + width(f));
@@ -205,16 +243,18 @@ class LaneCombiner {
     for (const UOp& m : f.members) loaded_[m.node()] = done_.over_sources(m);
     std::vector<Run> runs;
     const std::map<int64_t, Place> places = cover(f, runs);
-    double by_runs = static_cast<double>(runs.size()) * (f.gate ? kGatedRun : 1);
-    for (const auto& offsets : f.offsets) {
+    if (places.empty()) return;
+    double by_runs = static_cast<double>(runs.size()) * (f.gate.empty() ? 1 : kGatedRun);
+    for (size_t m = 0; m < f.members.size(); m++) {
       std::set<size_t> used;
-      for (const int64_t o : offsets) used.insert(places.at(o).first);
+      for (size_t i = 0; i < f.offsets[m].size(); i++)
+        if (f.open[m][i]) used.insert(places.at(f.offsets[m][i]).first);
       by_runs += static_cast<double>(used.size());
     }
     const double lanes = static_cast<double>(f.n_lanes()), gathers = kGatheredLane * lanes;
     double by_blocks = gathers * static_cast<double>(f.members.size());
     std::vector<Block> blocks;
-    if (!f.gate) blocks = blocks_of(f, width(f));
+    if (f.gate.empty() && f.is_open()) blocks = blocks_of(f, width(f));
     for (const Block& b : blocks)
       by_blocks += lanes + transposing(f, b.lanes, std::ssize(b.members), b.lanes) -
                    gathers * static_cast<double>(b.members.size());
@@ -225,11 +265,21 @@ class LaneCombiner {
       for (const Run& r : runs) values.push_back(read(f, r.first, r.lanes));
       for (size_t m = 0; m < f.members.size(); m++) {
         std::vector<Lane> from;
-        for (const int64_t o : f.offsets[m])
-          from.push_back({values[places.at(o).first], places.at(o).second});
-        loaded_[f.members[m].node()] = to_vector(from);
+        for (size_t i = 0; i < f.offsets[m].size(); i++)
+          from.push_back(
+              f.open[m][i] ? Lane{values[places.at(f.offsets[m][i]).first], places.at(f.offsets[m][i]).second}
+                           : Lane{values[0], 0});
+        loaded_[f.members[m].node()] = over_closed(to_vector(from), f.members[m], f.open[m]);
       }
     }
+  }
+
+  // With the alternative of a Load in lanes that are not open.
+  UOp over_closed(const UOp& values, const UOp& member, const std::vector<bool>& open) const {
+    if (std::ranges::find(open, false) == open.end()) return values;
+    std::vector<UOp> gates, others(open.size(), done_.of(in_all_lanes(member.src(1))));
+    for (const bool o : open) gates.push_back(constant(Scalar(o)));
+    return where(stack(gates), values, stack(others));
   }
 
   // Of all parts of the lanes of a block.
@@ -274,7 +324,7 @@ class LaneCombiner {
   }
 
   bool combine_stores(const Family& f, std::vector<UOp>& effects) const {
-    if (f.gate) return false;
+    if (!f.gate.empty() || !f.is_open()) return false;
     std::map<int64_t, Lane> elements;
     for (size_t m = 0; m < f.members.size(); m++)
       for (size_t i = 0; i < f.offsets[m].size(); i++)

@@ -490,11 +490,24 @@ class Contraction {
       const bool is_row = !is_gated(at) && linear && linear->stride == 1;
       constexpr double kMinUses = 8;
       if (plan.uses < (is_row ? kMinUses : 2)) continue;
-      if (is_row && plan.bytes < target_->l1d_bytes / 2) continue;
+      if (is_row && (plan.bytes < target_->l1d_bytes / 2 || is_packed(load, plan))) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       refresh();
       staged += plan.bytes;
     }
+  }
+
+  // Whether the elements that a panel would hold are one run of memory.
+  bool is_packed(const UOp& load, const StagePlan& panel) const {
+    int64_t run = 1;
+    for (const UOp& r : axes_) {
+      if (!is_plain_reduce(r) && r.range().type != AxisType::Vector && r.range().type != AxisType::Upcast)
+        continue;
+      const auto linear = linear_in(load.src(0).src(1), r);
+      if (!linear) return false;
+      run += (size_of(r) - 1) * std::abs(linear->stride);
+    }
+    return run * item_size(load.dtype()) == panel.bytes;
   }
 
   // Packed panels have one stride.

@@ -16,7 +16,8 @@ UOp expand_upcasts(const UOp& body) {
       (r.op() == Op::Range && r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
     if (upcasts.empty()) return v;
     // What depends on the inner ones alone is held in registers meanwhile: the fewer the better.
-    std::ranges::stable_sort(upcasts, std::ranges::greater(), [](const UOp& r) { return r.src(0).value().as_i64(); });
+    std::ranges::stable_sort(upcasts, std::ranges::greater(),
+                             [](const UOp& r) { return r.src(0).value().as_i64(); });
     std::vector<UOp> copies;
     for_each_combination(
         upcasts, [&](std::span<const int64_t> n) { copies.push_back(at_values(v.src(0), upcasts, n)); });

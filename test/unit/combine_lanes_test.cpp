@@ -65,3 +65,20 @@ TEST_CASE("lanes in few runs") {
                 {{Vector, 1, 64}});
   }
 }
+
+TEST_CASE("lanes that a border closes take the alternative") {
+  for (const int64_t stride : {1, 2, 3})
+    for (const int64_t pad : {1, 2})
+      for (const int64_t size : {32, 50, 113}) {
+        CAPTURE(stride);
+        CAPTURE(pad);
+        CAPTURE(size);
+        const auto pooled = [&](const char* device) {
+          const Tensor x = (Tensor::arange(3 * 9 * size, {.device = device}) % 97).cast(DType::Float32) - 50;
+          const PoolOptions options{.stride = stride, .padding = pad};
+          return x.reshape({1, 3, 9, size}).contiguous().max_pool2d({5, 5}, options);
+        };
+        const std::vector<float> expected = pooled("INTERP").to_vector<float>();
+        for (const char* device : {"CPU", "CPU:C"}) CHECK(pooled(device).to_vector<float>() == expected);
+      }
+}

@@ -10,7 +10,8 @@ namespace lathe {
 namespace {
 
 TEST_CASE("layout: packed weights are the same tensor with neighbouring outputs side by side") {
-  const Tensor w = Tensor::arange(64 * 128 * 3 * 3, {.dtype = DType::Float32}).reshape({64, 128, 3, 3}).clone();
+  const Tensor w =
+      Tensor::arange(64 * 128 * 3 * 3, {.dtype = DType::Float32}).reshape({64, 128, 3, 3}).clone();
   w.realize();
   const Tensor packed = pack_outputs(w);
   CHECK(packed.shape() == w.shape());
