@@ -66,7 +66,7 @@ Tensor FileData::tensor(std::span<const std::byte> part, const std::vector<int64
       reinterpret_cast<uintptr_t>(part.data()) % static_cast<uintptr_t>(item_size(dtype)) == 0;
   if (!is_aligned || !device(place(device_name)).memory().allocator().is_host_visible())
     return Tensor::from_bytes(part, sizes, dtype, device_name);
-  // The memory is writable: a private mapping or a string.
+  // A private mapping or a string, which may be written to, or memory of a caller who promised not to.
   return Tensor::from_blob(const_cast<std::byte*>(part.data()), sizes, dtype, device_name, owner_);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lathe {
@@ -27,6 +28,10 @@ class FileData {
  public:
   // Maps the file: what is not read is not loaded, and writing to a tensor leaves the file as it is.
   explicit FileData(const std::string& path);
+  // Memory that `owner` holds, or that outlives all tensors where it is null; nobody may write to tensors
+  // over memory that is read-only.
+  FileData(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string name)
+      : name_(std::move(name)), bytes_(bytes), owner_(std::move(owner)) {}
 
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
