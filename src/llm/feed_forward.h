@@ -1,0 +1,26 @@
+// The dense feed-forward block.
+#pragma once
+#include "llm/config.h"
+#include "llm/weights.h"
+#include "tensor/tensor.h"
+
+#include <optional>
+
+namespace lathe {
+
+// down(activation(gate x) ⊙ up x), or down(activation(up x)) without a gate.
+struct FeedForward {
+  Activation activation = Activation::Silu;
+  std::optional<Linear> gate;
+  Linear up, down;
+};
+
+// activation(gate) ⊙ up of equal shapes.
+Tensor activate(Activation activation, const Tensor& gate, const Tensor& up);
+Tensor activate(Activation activation, const Tensor& x);
+
+FeedForward make_feed_forward(const Weights& weights, const ModelConfig& config, int64_t layer,
+                              int64_t hidden);
+Tensor forward(const FeedForward& block, const Tensor& x);
+
+}  // namespace lathe

@@ -1,0 +1,42 @@
+// What a model keeps of the positions it has seen.
+#pragma once
+#include "tensor/tensor.h"
+#include "uop/variable.h"
+
+#include <vector>
+
+namespace lathe {
+
+// Where the rows of a call are. One graph has a fixed number of rows; the first `count` of them are tokens at
+// positions start … start + count - 1, those behind are padding: what a block writes for them must not
+// count. Attention may write padding to its cache, since later calls overwrite it before anything reads it;
+// recurrent blocks leave their state as it is after the last token.
+struct Step {
+  int64_t rows = 1;
+  SInt start = 0;  // a Variable in [0, context - 1]
+  SInt count = 1;  // a Variable in [1, rows], or 1
+};
+
+enum class KvType : uint8_t { F16, F32, Q8_0 };
+
+struct StateOptions {
+  int64_t capacity = 0;  // positions a cache holds: the context and the padding of the last call
+  KvType kv_type = KvType::F16;
+  std::string device;
+};
+
+// The memory of one layer. A block makes it once (`make_state`), realised, and its forward function assigns
+// to it in place.
+struct LayerState {
+  std::vector<Tensor> cache;      // one entry a position: may be cut back to any prefix
+  std::vector<Tensor> recurrent;  // float32, a function of all positions so far: zeros at the start
+};
+using ModelState = std::vector<LayerState>;
+
+// Zeros of a cache's dtype; realised.
+Tensor make_zeros(const Shape& shape, DType dtype, const std::string& device);
+
+// Bytes of memory.
+int64_t state_bytes(const ModelState& state);
+
+}  // namespace lathe
