@@ -127,10 +127,18 @@ UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
   return substitute(body, map);
 }
 
+// Iterations that run side by side: they have no place among loops.
+bool is_unrolled(const UOp& r) {
+  const AxisType t = r.range().type;
+  return t == AxisType::Upcast || t == AxisType::Unroll || t == AxisType::Vector;
+}
+
 // The two may be anything to each other: what the index becomes shows whether it was worth it.
 UOp merge_with_next(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
-  if (static_cast<size_t>(a.axis) + 1 >= axes.size()) illegal(a, "there is no next axis");
-  const UOp &r0 = axes[static_cast<size_t>(a.axis)], &r1 = axes[static_cast<size_t>(a.axis) + 1];
+  size_t next = static_cast<size_t>(a.axis) + 1;
+  while (next + 1 < axes.size() && is_unrolled(axes[next])) next++;
+  if (next >= axes.size()) illegal(a, "there is no next axis");
+  const UOp &r0 = axes[static_cast<size_t>(a.axis)], &r1 = axes[next];
   if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const())
     illegal(a, "the next axis is of another kind");
   if (!always_adjacent(body, r0, r1)) illegal(a, "the axes are not always next to each other");
@@ -187,7 +195,10 @@ bool always_adjacent(const UOp& body, const UOp& r0, const UOp& r1) {
     const auto at = std::find(ranges.begin(), ranges.end(), r0);
     const bool has1 = std::find(ranges.begin(), ranges.end(), r1) != ranges.end();
     if ((at != ranges.end()) != has1) return false;
-    if (has1 && (at + 1 == ranges.end() || !(*(at + 1) == r1))) return false;
+    if (!has1) continue;
+    const auto next =
+        std::find_if(at + 1, ranges.end(), [&](const UOp& r) { return r == r1 || !is_unrolled(r); });
+    if (next == ranges.end() || !(*next == r1)) return false;
   }
   return true;
 }

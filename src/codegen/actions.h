@@ -13,7 +13,8 @@
 //   Block(axis, n)    a reduction in blocks of n steps, added up in scratch: the innermost output loop runs
 //                     through for each block
 //   PadTo(axis, n)    the axis up to the next multiple of n; nothing is read or written beyond its end
-//   Merge(axis, 0)    an axis and the next one become one
+//   Merge(axis, 0)    an axis and the next one become one; what is upcast, unrolled or a vector in between
+//                     stays
 //   Swap(axis, other) exchange two output loops
 //   Stage(load, n)    a load reads from a contiguous scratch copy (stage.h), which spans n sliding loops
 //   TensorCore(axis, n)  n neighbours of an axis that sums products are summed by one dot instruction, where
@@ -36,7 +37,8 @@ std::vector<UOp> kernel_axes(const UOp& body);
 // The body after one action. UserError (Runtime) when the action is illegal; the body is unchanged then.
 UOp apply_action(const UOp& body, const Action& action);
 
-// Whether two axes are closed together everywhere, the second right after the first.
+// Whether two axes are closed together everywhere, the second right after the first but for iterations side
+// by side.
 bool always_adjacent(const UOp& body, const UOp& r0, const UOp& r1);
 
 // Replaces Ranges by expressions over new ranges, also in the lists of End and Reduce.

@@ -101,8 +101,9 @@ class Contraction {
     outside.insert(outside.end(), inside.begin(), inside.end());
     if (rows >= 0) outside.push_back(rows);
     order(outside);
-    block_reductions();
-    thread(of_panels);
+    const std::optional<Action> block = plan_block(inside.size() + (rows >= 0 ? 1 : 0));
+    thread(of_panels, block.has_value());
+    if (block) act(ActionKind::Block, block->axis, block->amount);
     stage();
     if (!blocks_.empty()) {  // more steps at once would take the registers of the sums
       for (const int id : blocks_)
@@ -420,8 +421,9 @@ class Contraction {
     }
   }
 
-  // Panels that would not stay in the second cache are taken in blocks.
-  void block_reductions() {
+  // Panels that would not stay in the second cache are taken in blocks: of the loop with this id. All `inner`
+  // loops that share a panel become the one that runs through for each block.
+  std::optional<Action> plan_block(size_t inner) {
     const auto most = static_cast<double>(target_->l2_bytes) / 2;
     double bytes = 0;
     for (const UOp& load : stageable_loads(body_)) {
@@ -429,40 +431,49 @@ class Contraction {
       if (open_axis(load, AxisType::Vector) && plan.uses > 1)
         bytes = std::max(bytes, static_cast<double>(plan.bytes));
     }
-    if (bytes <= most || outputs_.empty()) return;
+    if (bytes <= most || outputs_.empty()) return std::nullopt;
     int64_t item_bytes = 0;
     for (const Sums& s : sums_)
       for (const UOp& u : s.reduces) item_bytes += item_size(u.dtype());
-    const int64_t sums = size_of(outputs_.back()) * best_.rows * best_.vectors * best_.lanes;
-    if (static_cast<double>(sums * item_bytes) > most) return;  // they lie in scratch, too
+    // The sums of the loop lie in scratch, too.
+    const auto fits = [&](int64_t steps) {
+      return static_cast<double>(steps * best_.rows * best_.vectors * best_.lanes * item_bytes) <= most;
+    };
+    if (!fits(size_of(outputs_.back()))) return std::nullopt;
     const UOp* longest = nullptr;
     for (const UOp& r : axes_)
       if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
-    if (!longest) return;
+    if (!longest) return std::nullopt;
+    const int id = longest->range().id;
     const int64_t size = size_of(*longest);
     for (int64_t n = size / 2; n >= 32; n--) {
       if (size % n || bytes / static_cast<double>(size / n) > most) continue;
-      blocked_loop_ = outputs_.back().range().id;
-      return act(ActionKind::Block, longest->range().id, n);
+      for (; inner > 1; inner--) {
+        const UOp& before = outputs_[outputs_.size() - 2];
+        if (!fits(size_of(before) * size_of(outputs_.back()))) break;
+        act(ActionKind::Merge, before.range().id, 0);
+      }
+      return Action{ActionKind::Block, id, static_cast<int32_t>(n)};
     }
+    return std::nullopt;
   }
 
   // The loop whose parts keep the threads busiest. Parts of a loop that panels do not depend on pack them
   // each for itself.
-  void thread(const std::vector<int>& of_panels) {
+  void thread(const std::vector<int>& of_panels, bool blocks) {
     if (!target_->has_threads || target_->max_threads < 2) return;
     const auto threads = static_cast<double>(target_->max_threads);
     int best = -1;
     int64_t best_parts = 0;
     double best_time = std::numeric_limits<double>::infinity();
     for (const UOp& r : outputs_) {
-      if (r.range().id == blocked_loop_) continue;  // every part would add up all blocks
-      const int64_t n = size_of(r);
+      const int64_t n =
+          size_of(r) / (blocks && r == outputs_.back() ? 2 : 1);  // some are left for each block
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
       constexpr int64_t kMostParts = 64;  // a thread
       for (int64_t parts = std::min<int64_t>(n, target_->max_threads);
            parts <= std::min(n, kMostParts * target_->max_threads); parts++) {
-        if (n % parts) continue;
+        if (size_of(r) % parts) continue;
         const auto p = static_cast<double>(parts);
         const double work = best_.cost + (packs_again ? (p - 1) * best_.packing : 0);
         const double time = work / p * std::ceil(p / threads) + p * kPartOverhead / threads;
@@ -566,7 +577,6 @@ class Contraction {
   bool may_overlap_ = true;
   Tile best_;
   int inner_ = -1;
-  int blocked_loop_ = -1;
 };
 
 // Forms of the body in which a load that slides along output loops reads from a copy, with what the copies

@@ -95,6 +95,13 @@ TEST_CASE("tiles that do not divide, blocks, padding, merged and doubly threaded
            {{PadTo, 1, 16}, {Vector, 1, 8}},
            {{PadTo, 0, 8}, {Upcast, 0, 8}, {PadTo, 3, 16}, {Unroll, 3, 8}},
            {{Merge, 0, 0}, {Vector, 0, 7}},
+           {{Tile, 0, 4},
+            {Upcast, 1, 4},
+            {Tile, 2, 7},
+            {Vector, 3, 7},
+            {Merge, 0, 0},
+            {Thread, 0, 3},
+            {Block, 4, 6}},
            {{Tile, 0, 5}, {Tile, 2, 8}, {Thread, 0, 3}, {Thread, 2, 3}}})
     check_schedule(inputs, {13, 21}, product, actions);
 }
