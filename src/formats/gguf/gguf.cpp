@@ -1,5 +1,7 @@
 #include "formats/gguf/gguf.h"
 
+#include "formats/gguf/dequantize.h"
+
 #include <filesystem>
 #include <functional>
 #include <numeric>
@@ -123,10 +125,9 @@ Tensor GgufFile::packed(const GgufTensor& t, const std::string& device) const {
 }
 
 Tensor GgufFile::tensor(const GgufTensor& t, const std::string& device) const {
-  const auto plain = type_info(t.type).plain;
-  if (!plain)
-    value_error("{}: tensor `{}` holds {} blocks, no plain numbers", name(), t.name, type_info(t.type).name);
-  return parts_[t.part].tensor(data(t), t.shape, *plain, device, t.name);
+  if (const auto plain = type_info(t.type).plain)
+    return parts_[t.part].tensor(data(t), t.shape, *plain, device, t.name);
+  return dequantize(packed(t, device), t.type);
 }
 
 }  // namespace lathe

@@ -70,7 +70,8 @@ class GgufFile {
   Tensor packed(std::string_view name, const std::string& device = "") const {
     return packed(at(name), device);
   }
-  // Plain numbers in their dtype, sharing memory likewise; ValueError for quantised ones.
+  // Plain numbers in their dtype, sharing memory likewise; quantised ones as the float32 expression over
+  // their blocks (dequantize.h).
   Tensor tensor(const GgufTensor& tensor, const std::string& device = "") const;
   Tensor tensor(std::string_view name, const std::string& device = "") const {
     return tensor(at(name), device);
