@@ -15,6 +15,7 @@ void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_tensors(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_trace(CLI::App& app);
 void add_tune(CLI::App& app);
 

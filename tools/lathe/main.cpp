@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   lathe::command::add_onnx(app);
   lathe::command::add_profile(app);
   lathe::command::add_tensors(app);
+  lathe::command::add_tokenize(app);
   lathe::command::add_trace(app);
   lathe::command::add_tune(app);
   try {
