@@ -25,9 +25,7 @@ struct Attention {
   std::shared_ptr<const RopeTable> rope;  // none: positions do not turn
 };
 
-// `rope` is null where the layer has none.
-Attention make_attention(const Weights& weights, const ModelConfig& config, int64_t layer,
-                         std::shared_ptr<const RopeTable> rope);
+Attention make_attention(const BlockContext& context, int64_t layer);
 LayerState make_state(const Attention& block, const StateOptions& options);
 Tensor forward(const Attention& block, const Tensor& x, const Step& step, LayerState& state);
 

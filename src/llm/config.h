@@ -22,6 +22,8 @@ struct RopeConfig {
   double attention_factor = 1;  // on cos and sin
   double log_multiplier = 0;    // YaRN of DeepSeek: 0.1 × mscale_all_dim; 0 where the file has none
   double beta_fast = 32, beta_slow = 1;
+  bool local = false;  // of a layer with a sliding window and a base of its own
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // What takes information from one position to others.

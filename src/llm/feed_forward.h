@@ -1,6 +1,7 @@
 // The dense feed-forward block.
 #pragma once
 #include "llm/config.h"
+#include "llm/rope.h"
 #include "llm/weights.h"
 #include "tensor/tensor.h"
 
@@ -19,8 +20,7 @@ struct FeedForward {
 Tensor activate(Activation activation, const Tensor& gate, const Tensor& up);
 Tensor activate(Activation activation, const Tensor& x);
 
-FeedForward make_feed_forward(const Weights& weights, const ModelConfig& config, int64_t layer,
-                              int64_t hidden);
+FeedForward make_feed_forward(const BlockContext& context, int64_t layer);
 Tensor forward(const FeedForward& block, const Tensor& x);
 
 }  // namespace lathe

@@ -1,7 +1,7 @@
 // The graph of a model, made of blocks. A block is a struct of weights with three functions, found by their
 // argument:
 //
-//   B make_…(const Weights&, const ModelConfig&, int64_t layer, …);  // reads the tensors "blk.<layer>.…"
+//   B make_…(const BlockContext&, int64_t layer, …);                     // reads the tensors "blk.<layer>.…"
 //   LayerState make_state(const B&, const StateOptions&);            // mixers only: memory of a layer
 //   Tensor forward(const B&, const Tensor& x, const Step&, LayerState&);  // mixers
 //   Tensor forward(const B&, const Tensor& x);                            // feed-forward blocks
@@ -46,18 +46,16 @@ class Model {
   // tokens int32 (rows). Logits float32 (vocabulary) after the last token, or (rows, vocabulary). Assigns to
   // the state.
   Tensor forward(const Tensor& tokens, const Step& step, ModelState& state, Logits logits) const;
-  // Bytes that one token's step reads of the weights, and of all weights.
-  int64_t bytes_per_token() const { return bytes_per_token_; }
-  int64_t bytes() const { return bytes_; }
+  const GgufFile& file() const { return weights_.file(); }
 
  private:
+  Weights weights_;
   ModelConfig config_;
   PackedMatrix embedding_;
   std::optional<Tensor> positions_;  // learned, float32 (positions, dim)
   std::vector<Layer> layers_;
   Norm output_norm_;
   Linear output_;
-  int64_t bytes_per_token_ = 0, bytes_ = 0;
 };
 
 }  // namespace lathe

@@ -22,7 +22,7 @@ enum class KvType : uint8_t { F16, F32, Q8_0 };
 struct StateOptions {
   int64_t capacity = 0;  // positions a cache holds: the context and the padding of the last call
   KvType kv_type = KvType::F16;
-  std::string device;
+  std::string device = {};
 };
 
 // The memory of one layer. A block makes it once (`make_state`), realised, and its forward function assigns

@@ -35,7 +35,8 @@ class Weights {
 
   const GgufFile& file() const { return *file_; }
   const std::string& device() const { return device_; }
-  bool has(const std::string& name) const;  // the full name, such as "output.weight"
+  bool has(const std::string& name) const;      // the full name, such as "output.weight"
+  int64_t rows(const std::string& name) const;  // of a matrix; 0 where there is none
   // float32 in memory: norms, biases, router matrices, small parameters. `name` is the full one.
   Tensor values(const std::string& name, const Shape& shape) const;
   std::optional<Tensor> optional_values(const std::string& name, const Shape& shape) const;
