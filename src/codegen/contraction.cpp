@@ -36,6 +36,7 @@ constexpr double kPartOverhead = 2000;  // what it costs to give a part to a thr
 struct Operand {
   UOp load, index;
   bool is_gated;
+  double operations;  // on each element, before it is multiplied
   bool depends_on(const UOp& r) const { return is_open(index, r) || is_open(load, r); }
   std::optional<int64_t> stride(const UOp& r) const {
     const auto linear = linear_in(index, r);
@@ -50,6 +51,7 @@ struct Access {
   double row_bytes;               // from row to row
   double steps_a_line;            // of the reduction, in one line of a cache
   bool transposes;                // packing goes along memory in blocks
+  double operations;              // on each element
 };
 
 // Reductions over the same loops, and what they load.
@@ -181,7 +183,8 @@ class Contraction {
         continue;
       if (x.src(0).op() != Op::Index) return false;
       const UOp& at = x.src(0).src(1);
-      sums.operands.push_back({x, ungated(at), is_gated(at) || x.n_srcs() > 1});
+      sums.operands.push_back(
+          {x, ungated(at), is_gated(at) || x.n_srcs() > 1, static_cast<double>(operations_on(body_, x))});
     }
     return true;
   }
@@ -300,7 +303,7 @@ class Contraction {
   double cycles_of(const Sums& s, Tile& t) const {
     const auto vectors = static_cast<double>(t.vectors), rows = static_cast<double>(t.rows);
     const auto lanes = static_cast<double>(t.lanes);
-    const double operations = vectors * rows * static_cast<double>(s.reduces.size());
+    double operations = vectors * rows * static_cast<double>(s.reduces.size());
     double loads = 0;
     const auto tiles_a_panel = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
     for (const Access& a : s.accesses) {
@@ -316,6 +319,7 @@ class Contraction {
                      (tiles_a_panel * a.other_uses);
       } else if (a.on_rows) {
         loads += rows * (a.is_gated ? kGatedScalarLoad : kPerLoad);
+        if (a.operations > 0) operations += rows * (a.operations + 1);  // and a broadcast
         constexpr double kWays = 8;  // of the first cache, less some for others
         if (rows > kWays && a.row_bytes >= kLine) loads += (rows - kWays) * (a.may_alias ? 2 : 0.4);
         loads += kPerLine * std::min(rows, rows * a.row_bytes / kLine + 1) / a.steps_a_line;
@@ -366,7 +370,8 @@ class Contraction {
              1,
              on_rows ? static_cast<double>(std::abs(*on_rows) * bytes) : kLine,
              steps_a_line(o, s),
-             !o.is_gated && goes_in_blocks(o, s)};
+             !o.is_gated && goes_in_blocks(o, s),
+             o.operations};
     for (const UOp& r : outputs_)
       if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
         a.other_uses *= static_cast<double>(size_of(r));

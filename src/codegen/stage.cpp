@@ -10,9 +10,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
+
+struct StagedValue {
+  UOp value;
+  int64_t operations;  // that it takes
+};
 
 bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread || t == AxisType::Global; }
 
@@ -53,27 +59,36 @@ UOp position_in(const std::vector<UOp>& ranges) {
 
 }  // namespace
 
-// The largest expression that is computed of the load for its steps alone: what is packed is what is used.
-// Wider types take more room and come last.
-static UOp staged_value(const UOp& body, const UOp& load) {
-  std::unordered_map<const Node*, UOp> user;  // null where there are several
-  for (const UOp& u : toposort(body))
-    for (const UOp& s : u.srcs()) {
-      const auto [it, fresh] = user.emplace(s.node(), u);
-      if (!fresh && !(it->second == u)) it->second = UOp();
-    }
-  UOp value = load, best = load;
-  for (;;) {
-    const UOp above = user.at(value.node());
-    if (!above || !(is_alu(above.op()) || above.op() == Op::Cast) || is_weak(above.dtype()) ||
-        !(above.ranges() == load.ranges()))
-      break;
-    const bool widens = above.op() == Op::Cast && item_size(above.dtype()) > item_size(above.src(0).dtype());
-    value = above;
-    if (!widens) best = value;
+// The largest expression that is computed of the load for its steps alone, and that hides everything below
+// it: what is packed is what is used. Wider types take more room and come last.
+static StagedValue staged_value(const UOp& body, const UOp& load) {
+  std::vector<UOp> of_load{load};  // what is computed of the load and constants, sources first
+  std::unordered_set<const Node*> inside{load.node()};
+  size_t open = 0;  // uses by others of what is inside, but for those of the last
+  StagedValue best{load, 0};
+  std::unordered_map<const Node*, size_t> uses;
+  const std::vector<UOp> order = toposort(body);
+  for (const UOp& u : order)
+    for (const UOp& s : u.srcs()) uses[s.node()]++;
+  const auto is_computed = [&](const UOp& u) {
+    if (!(is_alu(u.op()) || u.op() == Op::Cast) || is_weak(u.dtype()) || !(u.ranges() == load.ranges()))
+      return false;
+    return std::ranges::all_of(u.srcs(),
+                               [&](const UOp& s) { return s.is_const() || inside.contains(s.node()); });
+  };
+  for (const UOp& u : order) {
+    if (!is_computed(u)) continue;
+    open += uses[of_load.back().node()];
+    for (const UOp& s : u.srcs()) open -= inside.contains(s.node());
+    of_load.push_back(u);
+    inside.insert(u.node());
+    const bool widens = u.op() == Op::Cast && item_size(u.dtype()) > item_size(u.src(0).dtype());
+    if (!open && !widens) best = {u, static_cast<int64_t>(of_load.size()) - 1};
   }
   return best;
 }
+
+int64_t operations_on(const UOp& body, const UOp& load) { return staged_value(body, load).operations; }
 
 std::vector<UOp> stageable_loads(const UOp& body) {
   std::vector<UOp> out;
@@ -92,7 +107,7 @@ static bool is_around(const UOp& reduce, const UOp& r) {
 StagePlan plan_stage(const UOp& body, const UOp& load) {
   const std::vector<UOp> inner = inner_ranges(load);
   if (inner.empty()) return {};
-  StagePlan plan{item_size(staged_value(body, load).dtype()), 0};
+  StagePlan plan{item_size(staged_value(body, load).value.dtype()), 0};
   for (const UOp& r : inner) {
     if (!r.src(0).is_const()) return {};
     plan.bytes *= size_of(r);
@@ -172,7 +187,7 @@ struct Slides {
 
 // All slides that a load has; none of them where it cannot be copied.
 Slides find_slides(const UOp& body, const UOp& load) {
-  Slides out{staged_value(body, load), {}, {}};
+  Slides out{staged_value(body, load).value, {}, {}};
   const UOp& index = ungated(load.src(0).src(1));
   std::vector<UOp> outputs;
   for (const UOp& r : kernel_axes(body))
@@ -281,7 +296,7 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
   const std::vector<UOp> inner = inner_ranges(load);
-  const UOp value = staged_value(body, load);
+  const UOp value = staged_value(body, load).value;
   int next = next_range_id(body);
   std::vector<UOp> copied, loops;  // coordinates of the copy, and the loops that they are made of
   std::vector<RangeChange> changes;

@@ -30,6 +30,8 @@ struct StagePlan {
   double uses = 0;
 };
 StagePlan plan_stage(const UOp& body, const UOp& load);
+// Operations on a loaded element that a copy of it would hold the result of.
+int64_t operations_on(const UOp& body, const UOp& load);
 // The Loads that can be named, in order.
 std::vector<UOp> stageable_loads(const UOp& body);
 
