@@ -1,5 +1,6 @@
 #include "codegen/accesses.h"
 
+#include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "uop/comparison.h"
 #include "uop/linear_terms.h"
@@ -46,6 +47,22 @@ bool runs_along(const UOp& body, const UOp& r) {
   return std::ranges::all_of(kernel_accesses(body), [&](const KernelAccess& a) {
     return a.is_store || !is_open(a.index, r) || stride_of(a, r) == 1;
   });
+}
+
+std::optional<Action> divided_axis(const UOp& body, std::initializer_list<AxisType> types) {
+  const std::vector<UOp> axes = kernel_axes(body);
+  const std::vector<KernelAccess> accesses = kernel_accesses(body);
+  for (size_t i = 0; i < axes.size(); i++) {
+    const UOp& r = axes[i];
+    if (std::ranges::find(types, r.range().type) == types.end() || !r.src(0).is_const()) continue;
+    int64_t by = 0;
+    for (const KernelAccess& a : accesses)
+      for (const UOp& u : toposort(a.index))
+        if (u.op() == Op::FloorMod && u.src(0) == r && u.src(1).is_const()) by = u.src(1).value().as_i64();
+    if (by < 2 || by >= size_of(r) || size_of(r) % by) continue;
+    return Action{ActionKind::Tile, static_cast<int32_t>(i), static_cast<int32_t>(by)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace lathe

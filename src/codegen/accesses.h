@@ -2,6 +2,7 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,10 @@ std::optional<int64_t> stride_of(const KernelAccess& a, const UOp& r);
 
 // Whether `r0` steps over whole runs of `r1` in every access.
 bool step_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1);
+
+// The first axis of these types whose quotient and remainder by one number address memory, as the action that
+// makes two axes of it.
+std::optional<Action> divided_axis(const UOp& body, std::initializer_list<AxisType> types);
 
 // Whether every load that depends on `r` goes through memory element by element with it.
 bool runs_along(const UOp& body, const UOp& r);

@@ -206,19 +206,9 @@ class Contraction {
     }
     return true;
   }
-  // An axis whose quotient and remainder by one number address memory is two axes.
   bool split_divided() {
-    for (size_t i = 0; i < axes_.size(); i++) {
-      const UOp r = axes_[i];
-      if (!is_plain_output(r) && !is_plain_reduce(r)) continue;
-      int64_t by = 0;
-      for (const Sums& s : sums_)
-        for (const Operand& o : s.operands)
-          for (const UOp& u : toposort(o.index))
-            if (u.op() == Op::FloorMod && u.src(0) == r && u.src(1).is_const())
-              by = u.src(1).value().as_i64();
-      if (by < 2 || by >= size_of(r) || size_of(r) % by) continue;
-      body_ = apply_action(body_, {ActionKind::Tile, static_cast<int32_t>(i), static_cast<int32_t>(by)});
+    while (const std::optional<Action> tile = divided_axis(body_, {AxisType::Loop, AxisType::Reduce})) {
+      body_ = apply_action(body_, *tile);
       refresh();
       if (!read_reductions()) return false;
     }

@@ -61,6 +61,9 @@ class Heuristic {
       choose_threads();
       return body_;
     }
+    while (const std::optional<Action> tile = divided_axis(body_, {AxisType::Reduce}))
+      body_ = apply_action(body_, *tile);
+    refresh();
     choose_dots();
     choose_vectors();
     choose_tile();
