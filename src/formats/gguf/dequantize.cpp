@@ -172,9 +172,8 @@ Tensor q6_k(const Blocks& b) {
 
 // ---- values out of a table of 16
 
-constexpr int8_t kNonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 Tensor nonlinear(const Blocks& b, const Tensor& codes) {
-  return b.look_up(kNonlinear, DType::Int8, codes).to_float();
+  return b.look_up(gguf_grids::kIq4, DType::Int8, codes).to_float();
 }
 Tensor iq4_nl(const Blocks& b) {
   return b.half(0) * nonlinear(b, b.in_axes(outer_nibbles(b.bytes(2, {16})), {32}));
