@@ -1,0 +1,96 @@
+#pragma once
+
+#include "llm/jinja/node.h"
+#include "llm/jinja/template.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe::jinja {
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string, Value>> variables;
+};
+using ScopePtr = std::shared_ptr<Scope>;
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+  // The argument at that place or of that name; null where it is not given.
+  const Value* find(size_t place, std::string_view name) const;
+  bool flag(size_t place, std::string_view name) const;
+  int64_t integer(size_t place, std::string_view name, int64_t otherwise) const;
+  const std::string* text(size_t place, std::string_view name) const;
+};
+
+// Runs one rendering of a template. What filters and methods need of it is public.
+class Evaluator {
+ public:
+  Evaluator(const std::string& name, const std::optional<std::tm>& now, const Limits& limits)
+      : name_(name), now_(now), limits_(limits), steps_(limits.steps) {}
+  ~Evaluator();
+  Text run(const Node& root, const Dict& variables);
+
+  // Counts work that grows with the data, before it is done.
+  void charge(int64_t steps);
+  // A string of that many bytes is about to be made.
+  void charge_text(size_t bytes);
+  Value checked_text(Text text);
+
+  Value attribute(const Value& value, const std::string& name);
+  Value item(const Value& value, const Value& key);
+  List items(const Value& value);  // what a loop over it sees
+  bool contains(const Value& container, const Value& value);
+  Value apply(const std::string& filter, const Value& value, const Arguments& arguments);
+  bool test(const std::string& name, const Value& value, const Arguments& arguments);
+  // A list or namespace takes a container, by which it might come to hold itself.
+  void changed(const Value& container) { changed_.push_back(container); }
+
+ private:
+  enum class Flow { Next, Break, Continue };
+  friend struct Depth;
+
+  Value eval(const Node& node, const ScopePtr& scope);
+  Value eval_unary(const Node& node, const ScopePtr& scope);
+  Value eval_binary(const Node& node, const ScopePtr& scope);
+  Value eval_compare(const Node& node, const ScopePtr& scope);
+  Value eval_dict(const Node& node, const ScopePtr& scope);
+  Value eval_concat(const Node& node, const ScopePtr& scope);
+  Value eval_slice(const Node& node, const ScopePtr& scope);
+  Value eval_name(const Node& node, const ScopePtr& scope);
+  Value eval_call(const Node& node, const ScopePtr& scope);
+  Arguments eval_arguments(const Node& node, const ScopePtr& scope);
+  Value call_macro(const Function& function, const Arguments& arguments);
+  Value call_global(const std::string& name, const Arguments& arguments);
+
+  Flow exec(const std::vector<NodePtr>& body, const ScopePtr& scope, Text& out);
+  Flow exec(const Node& node, const ScopePtr& scope, Text& out);
+  Flow exec_for(const Node& node, const ScopePtr& scope, Text& out);
+  void assign(const Node& node, const ScopePtr& scope, Value value);
+  void write(Text& out, const Text& text);
+
+  const std::string& name_;
+  const std::optional<std::tm>& now_;
+  const Limits& limits_;
+  int64_t steps_;
+  int line_ = 1, depth_ = 0;
+  ScopePtr global_;
+  std::vector<Value> changed_;
+};
+
+[[noreturn]] void undefined_error(const Value& value);
+Value arithmetic(Evaluator& e, std::string_view op, const Value& a, const Value& b);
+bool has_method(const Value& value, std::string_view name);
+Value call_method(Evaluator& e, const Function& method, const Arguments& arguments);
+
+// Shared by filters and methods.
+Text replace(const Text& text, std::string_view old, const Text& by, int64_t count);
+Text lower(const Text& text);
+Text upper(const Text& text);
+Text capitalize(const Text& text);
+
+}  // namespace lathe::jinja

@@ -1,0 +1,106 @@
+#pragma once
+
+#include "llm/jinja/text.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lathe::jinja {
+
+class Value;
+struct Function;
+struct Undefined {
+  const std::string* name = nullptr;  // what was asked for, of the template's syntax tree; for messages
+};
+struct None {};
+using List = std::vector<Value>;
+
+// In the order of insertion. Looked up from the front: dictionaries of templates and tool schemas are small.
+struct Dict {
+  std::vector<std::pair<Text, Value>> entries;
+  bool is_namespace = false;
+  const Value* find(std::string_view key) const;
+  void set(Text key, Value value);
+};
+
+// A value of a template. Lists and namespaces are shared by who holds them, as in Python.
+class Value {
+ public:
+  using Data = std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>,
+                            std::shared_ptr<List>, std::shared_ptr<Dict>, std::shared_ptr<const Function>>;
+  Value() = default;
+  Value(Undefined u) : data(u) {}
+  Value(None) : data(None{}) {}
+  Value(bool b) : data(b) {}
+  Value(int64_t i) : data(i) {}
+  Value(double d) : data(d) {}
+  Value(Text text) : data(std::make_shared<const Text>(std::move(text))) {}
+  Value(const char* text) : Value(Text(text)) {}
+  Value(List list) : data(std::make_shared<List>(std::move(list))) {}
+  Value(Dict dict) : data(std::make_shared<Dict>(std::move(dict))) {}
+  Value(Function function);
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(data); }
+  bool is_none() const { return std::holds_alternative<None>(data); }
+  const bool* boolean() const { return std::get_if<bool>(&data); }
+  const int64_t* integer() const { return std::get_if<int64_t>(&data); }
+  const double* real() const { return std::get_if<double>(&data); }
+  const Text* text() const { return pointee<const Text>(); }
+  List* list() const { return pointee<List>(); }
+  Dict* dict() const { return pointee<Dict>(); }
+  const Function* function() const { return pointee<const Function>(); }
+  bool is_number() const { return integer() || real() || boolean(); }
+  double number() const;  // of a number
+
+  bool truthy() const;
+  std::string_view type_name() const;
+
+  Data data;
+
+ private:
+  template <class T>
+  T* pointee() const {
+    const auto* p = std::get_if<std::shared_ptr<T>>(&data);
+    return p ? p->get() : nullptr;
+  }
+};
+
+struct Node;
+struct Scope;
+
+// What can be called: a macro, a function of the environment, or a method with the value it belongs to.
+struct Function {
+  const Node* macro = nullptr;
+  std::weak_ptr<Scope> scope;  // of the macro's definition
+  std::string name;
+  Value self;  // of a method
+};
+
+// Nesting that values may have where they are read, written or compared.
+inline constexpr int kMaxValueDepth = 200;
+
+// Strings are marked where `marked` says so. UserError for JSON that is nested too deeply.
+Value from_json(const nlohmann::ordered_json& json, bool marked);
+
+struct JsonStyle {
+  int indent = -1;  // spaces a level; -1: one line
+  bool ensure_ascii = false, sort_keys = false;
+  std::string item_separator = ", ", key_separator = ": ";
+};
+Text to_json(const Value& value, const JsonStyle& style = {});
+
+// What Python's str and repr make of it.
+Text to_text(const Value& value);
+Text to_repr(const Value& value);
+
+bool equal(const Value& a, const Value& b, int depth = 0);
+// Negative, zero or positive. UserError for values that have no order.
+int compare(const Value& a, const Value& b, int depth = 0);
+
+}  // namespace lathe::jinja
