@@ -56,7 +56,7 @@ Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
     const Step step{rows, start, rows == 1 ? SInt(1) : SInt(count)};
     const Tensor out = model_.forward(tokens, step, state_, logits).contiguous();
     if (logits == Logits::All) return std::vector<Tensor>{out};
-    return std::vector<Tensor>{out, out.argmax().reshape({1})};
+    return std::vector<Tensor>{out, out.argmax(0, true)};
   };
   return graphs_.emplace(std::pair(rows, logits), Graph(run)).first->second;
 }

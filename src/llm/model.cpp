@@ -49,13 +49,6 @@ Layer make_layer(const BlockContext& context, int64_t layer) {
 
 Tensor normed(const std::optional<Norm>& norm, const Tensor& x) { return norm ? (*norm)(x) : x; }
 
-// Rows of a packed matrix, unpacked.
-Tensor rows_of(const PackedMatrix& w, const Tensor& indices) {
-  PackedMatrix part = w;
-  part.data = w.data.at(indices);
-  return unpack(part);
-}
-
 }  // namespace
 
 Model::Model(std::shared_ptr<const GgufFile> file, const std::string& device, int64_t context,
@@ -90,7 +83,7 @@ ModelState Model::make_state(const StateOptions& options) const {
 }
 
 Tensor Model::forward(const Tensor& tokens, const Step& step, ModelState& state, Logits logits) const {
-  Tensor x = rows_of(embedding_, tokens);
+  Tensor x = unpack(select(embedding_, tokens));
   if (config_.embedding_scale != 1) x = x * config_.embedding_scale;
   if (positions_) x = x + positions_->at(Slice{step.start, step.start + step.rows});
   const auto add = [&](const std::optional<Norm>& norm, const Tensor& y) {

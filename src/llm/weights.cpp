@@ -1,15 +1,7 @@
 #include "llm/weights.h"
 
 #include "base/error.h"
-#if __has_include("formats/gguf/dequantize.h")
 #include "formats/gguf/dequantize.h"
-#else
-namespace lathe {
-static Tensor dequantize(const Tensor&, GgmlType type) {
-  value_error("blocks of {} are not supported", type_info(type).name);
-}
-}  // namespace lathe
-#endif
 
 #include <utility>
 
@@ -35,12 +27,6 @@ const GgufTensor& checked(const GgufFile& file, const std::string& name, const s
 
 }  // namespace
 
-Tensor unpack(const PackedMatrix& w) {
-  return is_quantized(w.type) ? dequantize(w.data, w.type) : w.data.to_float();
-}
-
-Tensor multiply(const Tensor& x, const PackedMatrix& w) { return x.matmul(unpack(w).transpose(-2, -1)); }
-
 Tensor Linear::operator()(const Tensor& x) const {
   const Tensor y = multiply(x, weight);
   return bias ? y + *bias : y;
@@ -60,8 +46,7 @@ Tensor Weights::values(const std::string& name, const Shape& shape) const {
   std::vector<int64_t> sizes;
   for (const SInt& n : shape) sizes.push_back(n.value());
   const GgufTensor& tensor = checked(*file_, name, sizes);
-  const Tensor raw = is_quantized(tensor.type) ? dequantize(file_->packed(tensor, device_), tensor.type)
-                                               : file_->tensor(tensor, device_).to_float();
+  const Tensor raw = dequantize(file_->packed(tensor, device_), tensor.type);
   return raw.reshape(shape).contiguous().realize();
 }
 
@@ -73,12 +58,7 @@ std::optional<Tensor> Weights::optional_values(const std::string& name, const Sh
 PackedMatrix Weights::experts(const std::string& name, int64_t experts, int64_t rows, int64_t columns) const {
   std::vector<int64_t> shape{rows, columns};
   if (experts) shape.insert(shape.begin(), experts);
-  const GgufTensor& tensor = checked(*file_, name, shape);
-  const Tensor data =
-      is_quantized(tensor.type) ? file_->packed(tensor, device_) : file_->tensor(tensor, device_);
-  Shape wanted(shape.begin(), shape.end());
-  wanted.back() = -1;
-  return {data.reshape(wanted), tensor.type, rows, columns};
+  return pack(*file_, checked(*file_, name, shape), device_);
 }
 
 PackedMatrix Weights::matrix(const std::string& name, int64_t rows, int64_t columns) const {
@@ -93,8 +73,7 @@ Linear Weights::linear_rows(const std::string& name, int64_t begin, int64_t rows
                             int64_t all_rows) const {
   const Linear all = linear(name, all_rows, columns);
   const Slice part{begin, begin + rows};
-  Linear out{all.weight, std::nullopt};
-  out.weight.data = all.weight.data.at(part);
+  Linear out{select(all.weight, part), std::nullopt};
   out.weight.rows = rows;
   if (all.bias) out.bias = all.bias->at(part).contiguous().realize();
   return out;

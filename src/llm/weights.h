@@ -1,6 +1,7 @@
 // The tensors of a model file as blocks use them.
 #pragma once
 #include "formats/gguf/gguf.h"
+#include "llm/packed_matrix.h"
 #include "tensor/tensor.h"
 
 #include <memory>
@@ -8,18 +9,6 @@
 #include <string>
 
 namespace lathe {
-
-// A matrix (rows, columns) as it is packed in memory, or several of one shape, (experts, rows, columns).
-struct PackedMatrix {
-  Tensor data;  // uint8 (…, rows, row bytes), or the elements where the type has no blocks
-  GgmlType type{};
-  int64_t rows = 0, columns = 0;
-};
-
-// The values, float32 (…, rows, columns); an expression that fuses into what reads it.
-Tensor unpack(const PackedMatrix& w);
-// x W^T for x (…, columns) float32 and W (rows, columns): (…, rows) float32.
-Tensor multiply(const Tensor& x, const PackedMatrix& w);
 
 struct Linear {
   PackedMatrix weight;
