@@ -1,6 +1,7 @@
 #include "llm/attention.h"
 
 #include "base/error.h"
+#include "llm/cache.h"
 
 #include <limits>
 
@@ -22,39 +23,6 @@ std::optional<Norm> head_norm(const Weights& weights, const std::string& name, i
   if (!tensor) return std::nullopt;
   per_head = tensor->elements() == width;
   return Norm{weights.values(name, {per_head ? width : heads * width}), std::nullopt, eps, false};
-}
-
-// Rows of a cache: floats of some width as they are, or int8 blocks and their scales.
-constexpr int64_t kBlock = 32;
-
-void write_cache(Tensor* cache, bool is_packed, const Step& step, const Tensor& x) {
-  const Slice all, here{step.start, step.start + step.rows};
-  if (!is_packed) {
-    cache[0].set({all, here}, x.cast(cache[0].dtype()));
-    return;
-  }
-  const Tensor blocks = x.unflatten(-1, {-1, kBlock});
-  const Tensor scales = (blocks.abs().max(-1, true) / 127).half();
-  const Tensor inverse = (scales == 0).where(0, scales.to_float().reciprocal());
-  cache[0].set({all, here}, (blocks * inverse).round().cast(DType::Int8).flatten(-2));
-  cache[1].set({all, here}, scales.squeeze(-1));
-}
-
-Tensor read_cache(const Tensor* cache, bool is_packed, const Slice& positions) {
-  const Slice all;
-  const Tensor data = cache[0].at(all, positions).to_float();
-  if (!is_packed) return data;
-  return (data.unflatten(-1, {-1, kBlock}) * cache[1].at(all, positions).to_float().unsqueeze(-1))
-      .flatten(-2);
-}
-
-// Which keys the rows of a call see: (rows, keys).
-Tensor visible(const Attention& block, const Step& step, int64_t capacity, const SInt& keys) {
-  const Tensor key = Tensor::arange(capacity, {.dtype = DType::Int32}).at(Slice{0, keys});
-  const Tensor query =
-      Tensor(step.start.uop()) + Tensor::arange(step.rows, {.dtype = DType::Int32}).unsqueeze(-1);
-  const Tensor causal = key <= query;
-  return block.window ? causal & (key > query - block.window) : causal;
 }
 
 // Softmax with one more column, of the sinks, that has no value.
@@ -96,20 +64,8 @@ Attention make_attention(const BlockContext& context, int64_t layer) {
 }
 
 LayerState make_state(const Attention& block, const StateOptions& options) {
-  LayerState out;
-  const bool is_packed = options.kv_type == KvType::Q8_0;
-  for (const int64_t width : {block.head_dim, block.value_dim}) {
-    if (is_packed && width % kBlock)
-      value_error("a q8_0 cache needs heads of a multiple of {} numbers, the model has {}; use f16", kBlock,
-                  width);
-    const DType dtype = is_packed                        ? DType::Int8
-                        : options.kv_type == KvType::F16 ? DType::Float16
-                                                         : DType::Float32;
-    out.cache.push_back(make_zeros({block.kv_heads, options.capacity, width}, dtype, options.device));
-    if (is_packed)
-      out.cache.push_back(
-          make_zeros({block.kv_heads, options.capacity, width / kBlock}, DType::Float16, options.device));
-  }
+  LayerState out{make_cache(block.kv_heads, block.head_dim, options), {}};
+  for (Tensor& t : make_cache(block.kv_heads, block.value_dim, options)) out.cache.push_back(std::move(t));
   return out;
 }
 
@@ -131,20 +87,20 @@ Tensor forward(const Attention& block, const Tensor& x, const Step& step, LayerS
     q = both.at(all, all, 0);
   }
   q = heads(q.reshape({rows, -1}), block.heads, block.q_norm);
-  const bool is_packed = state.cache.size() == 4;
-  Tensor *keys = &state.cache[0], *values = &state.cache[is_packed ? 2 : 1];
-  write_cache(keys, is_packed, step, heads(block.k(x), block.kv_heads, block.k_norm));
-  write_cache(values, is_packed, step, block.v(x).reshape({rows, block.kv_heads, -1}).transpose(0, 1));
+  const std::span<Tensor> both(state.cache);
+  const std::span<Tensor> keys = both.first(both.size() / 2), values = both.last(both.size() / 2);
+  write_cache(keys, step, heads(block.k(x), block.kv_heads, block.k_norm));
+  write_cache(values, step, block.v(x).reshape({rows, block.kv_heads, -1}).transpose(0, 1));
 
-  const int64_t capacity = keys->size(1).value();
+  const int64_t capacity = keys[0].size(1).value();
   const SInt seen = step.start + rows;
   const Slice past{0, seen};
-  const Tensor k = read_cache(keys, is_packed, past).unsqueeze(1),
-               v = read_cache(values, is_packed, past).unsqueeze(1);
+  const Tensor k = read_cache(keys, past).unsqueeze(1), v = read_cache(values, past).unsqueeze(1);
   Tensor scores = q.reshape({block.kv_heads, group, rows, -1}).matmul(k.transpose(-2, -1)) * block.scale;
   if (block.softcap != 0) scores = (scores / block.softcap).tanh() * block.softcap;
   if (rows > 1 || block.window)
-    scores = visible(block, step, capacity, seen).where(scores, -std::numeric_limits<double>::infinity());
+    scores =
+        visible(step, block.window, capacity, seen).where(scores, -std::numeric_limits<double>::infinity());
   const Tensor weights = block.sinks
                              ? softmax_with_sinks(scores, block.sinks->reshape({block.kv_heads, group, 1, 1}))
                              : scores.softmax(-1);
