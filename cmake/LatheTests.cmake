@@ -127,9 +127,10 @@ function(lathe_tests)
   target_link_libraries(lathe_test_notation PUBLIC lathe_uop PRIVATE lathe_flags)
   target_include_directories(lathe_test_notation PUBLIC "${PROJECT_SOURCE_DIR}/test")
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/test/support/reference_*.cpp"
-                                      "${PROJECT_SOURCE_DIR}/test/support/random_*.cpp")
+                                      "${PROJECT_SOURCE_DIR}/test/support/random_*.cpp"
+                                      "${PROJECT_SOURCE_DIR}/test/support/model_*.cpp")
   add_library(lathe_test_models STATIC ${sources})
-  target_link_libraries(lathe_test_models PRIVATE lathe_flags)
+  target_link_libraries(lathe_test_models PUBLIC lathe::lathe PRIVATE lathe_flags)
   target_include_directories(lathe_test_models PUBLIC "${PROJECT_SOURCE_DIR}/test")
   target_compile_features(lathe_test_models PUBLIC cxx_std_20)
   add_custom_target(fuzz_targets)

@@ -21,6 +21,7 @@ struct Family {
   int64_t window_pattern = 0;    // 0: every layer has the window; n: each n-th has none
   bool scale_embedding = false;  // by √dim
   bool normalize_experts = false;
+  Gating gating = Gating::Softmax;
   double attention_softcap = 0, final_softcap = 0;
   int64_t wide_query_layers = 0;  // with so many layers queries are scaled by 1/√(dim / heads)
   bool divide_logits = false;     // A.logit_scale divides
@@ -56,7 +57,10 @@ constexpr Family kFamilies[] = {
      .window_pattern = 6,
      .scale_embedding = true,
      .wide_query_layers = 62},
-    {.name = "gpt-oss", .activation = Activation::ClampedSwiglu, .window_pattern = 2},
+    {.name = "gpt-oss",
+     .activation = Activation::ClampedSwiglu,
+     .window_pattern = 2,
+     .gating = Gating::SelectedSoftmax},
     {.name = "glm4", .pairing = Pairing::Interleaved},
     {.name = "glm4moe"},
     {.name = "granite", .pairing = Pairing::Interleaved, .divide_logits = true},
@@ -208,7 +212,7 @@ void Reader::read_experts() {
   e.normalize = metadata_.get_or<bool>(key("expert_weights_norm"), family_->normalize_experts);
   e.scale = real("expert_weights_scale", 1);
   if (e.scale == 0) e.scale = 1;
-  const int64_t gating = size("expert_gating_func", 1, 0);
+  const int64_t gating = size("expert_gating_func", static_cast<int64_t>(family_->gating), 0);
   if (gating > 4) refuse(key("expert_gating_func"), "expected 1 to 4");
   e.gating = static_cast<Gating>(std::max<int64_t>(gating, 1));
   if (e.groups < 1) e.groups = e.groups_used = 1;

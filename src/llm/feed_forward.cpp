@@ -15,22 +15,22 @@ Tensor activate(Activation activation, const Tensor& gate, const Tensor& up) {
   return g * (g * kSlope).sigmoid() * (up.clamp(-kLimit, kLimit) + 1);
 }
 
-FeedForward make_feed_forward(const BlockContext& context, int64_t layer) {
+FeedForward make_feed_forward(const BlockContext& context, int64_t layer, int64_t hidden,
+                              std::string_view suffix) {
   const Weights& weights = context.weights;
-  const ModelConfig& config = context.config;
-  const int64_t hidden = config.hidden;
-  const std::string at = fmt::format("blk.{}.", layer);
+  const int64_t dim = context.config.dim;
+  const auto name = [&](const char* part) { return fmt::format("blk.{}.ffn_{}{}", layer, part, suffix); };
   FeedForward out;
-  out.activation = config.activation;
-  out.down = weights.linear(at + "ffn_down", config.dim, hidden);
-  if (weights.has(at + "ffn_gate.weight")) {
-    out.gate = weights.linear(at + "ffn_gate", hidden, config.dim);
-    out.up = weights.linear(at + "ffn_up", hidden, config.dim);
-  } else if (weights.rows(at + "ffn_up.weight") == 2 * hidden) {  // the gate's rows, then those of up
-    out.gate = weights.linear_rows(at + "ffn_up", 0, hidden, config.dim, 2 * hidden);
-    out.up = weights.linear_rows(at + "ffn_up", hidden, hidden, config.dim, 2 * hidden);
+  out.activation = context.config.activation;
+  out.down = weights.linear(name("down"), dim, hidden);
+  if (weights.has(name("gate") + ".weight")) {
+    out.gate = weights.linear(name("gate"), hidden, dim);
+    out.up = weights.linear(name("up"), hidden, dim);
+  } else if (weights.rows(name("up") + ".weight") == 2 * hidden) {  // the gate's rows, then those of up
+    out.gate = weights.linear_rows(name("up"), 0, hidden, dim, 2 * hidden);
+    out.up = weights.linear_rows(name("up"), hidden, hidden, dim, 2 * hidden);
   } else {
-    out.up = weights.linear(at + "ffn_up", hidden, config.dim);
+    out.up = weights.linear(name("up"), hidden, dim);
   }
   return out;
 }

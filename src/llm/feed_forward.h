@@ -6,6 +6,7 @@
 #include "tensor/tensor.h"
 
 #include <optional>
+#include <string_view>
 
 namespace lathe {
 
@@ -20,7 +21,9 @@ struct FeedForward {
 Tensor activate(Activation activation, const Tensor& gate, const Tensor& up);
 Tensor activate(Activation activation, const Tensor& x);
 
-FeedForward make_feed_forward(const BlockContext& context, int64_t layer);
+// Of the tensors ffn_gate, ffn_up and ffn_down, or those with a suffix behind these names.
+FeedForward make_feed_forward(const BlockContext& context, int64_t layer, int64_t hidden,
+                              std::string_view suffix = "");
 Tensor forward(const FeedForward& block, const Tensor& x);
 
 }  // namespace lathe

@@ -18,17 +18,21 @@ std::optional<Norm> optional_norm(const Weights& weights, const ModelConfig& con
 MixerBlock make_mixer(const BlockContext& context, int64_t layer) {
   switch (context.config.layers[static_cast<size_t>(layer)].mixer) {
     case Mixer::Attention: return make_attention(context, layer);
-    default: break;
+    case Mixer::Latent: return make_latent_attention(context, layer);
+    case Mixer::DeltaNet: return make_gated_delta_net(context, layer);
+    case Mixer::KimiDelta: return make_kimi_delta(context, layer);
+    case Mixer::Mamba: return make_mamba(context, layer);
+    case Mixer::Mamba2: return make_mamba2(context, layer);
   }
-  value_error("{}: layer {} is of a kind that is not supported", context.weights.file().name(), layer);
+  CHECK(false, "a mixer of no kind");
+  return {};
 }
 
 FeedForwardBlock make_ffn(const BlockContext& context, int64_t layer) {
-  const LayerConfig& l = context.config.layers[static_cast<size_t>(layer)];
-  if (l.experts)
-    value_error("{}: layer {} is of a kind that is not supported", context.weights.file().name(), layer);
+  if (context.config.layers[static_cast<size_t>(layer)].experts)
+    return make_mixture_of_experts(context, layer);
   if (!context.weights.has(fmt::format("blk.{}.ffn_down.weight", layer))) return std::monostate();
-  return make_feed_forward(context, layer);
+  return make_feed_forward(context, layer, context.config.hidden);
 }
 
 Layer make_layer(const BlockContext& context, int64_t layer) {

@@ -11,9 +11,13 @@
 #pragma once
 #include "llm/attention.h"
 #include "llm/config.h"
+#include "llm/delta_net.h"
 #include "llm/feed_forward.h"
+#include "llm/latent_attention.h"
+#include "llm/mixture_of_experts.h"
 #include "llm/norm.h"
 #include "llm/state.h"
+#include "llm/state_space.h"
 #include "llm/weights.h"
 #include "tensor/tensor.h"
 
@@ -24,8 +28,8 @@
 
 namespace lathe {
 
-using MixerBlock = std::variant<Attention>;
-using FeedForwardBlock = std::variant<std::monostate, FeedForward>;
+using MixerBlock = std::variant<Attention, LatentAttention, DeltaNet, StateSpace>;
+using FeedForwardBlock = std::variant<std::monostate, FeedForward, MixtureOfExperts>;
 
 struct Layer {
   std::optional<Norm> mixer_norm, mixer_post_norm, ffn_norm, ffn_post_norm;

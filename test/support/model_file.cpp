@@ -1,0 +1,61 @@
+#include "support/model_file.h"
+
+#include "formats/gguf/dequantize.h"
+
+namespace lathe::test {
+namespace {
+
+GgufValue to_gguf(const MetadataValue& value) {
+  return std::visit(
+      [](const auto& v) -> GgufValue {
+        using V = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<V, int64_t>)
+          return static_cast<uint32_t>(v);
+        else if constexpr (std::is_same_v<V, double>)
+          return static_cast<float>(v);
+        else if constexpr (std::is_same_v<V, std::vector<int64_t>>)
+          return std::vector<int32_t>(v.begin(), v.end());
+        else if constexpr (std::is_same_v<V, std::vector<double>>)
+          return std::vector<float>(v.begin(), v.end());
+        else
+          return v;
+      },
+      value);
+}
+
+MetadataValue from_gguf(const GgufValue& value) {
+  return std::visit(
+      [&](const auto& v) -> MetadataValue {
+        using V = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<V, int64_t>) {
+          if (value.type() == GgufValueType::Bool) return v != 0;
+        } else if constexpr (std::is_same_v<V, std::vector<int64_t>>) {
+          if (value.element_type() == GgufValueType::Bool) return std::vector<bool>(v.begin(), v.end());
+        } else if constexpr (std::is_same_v<V, std::vector<GgufValue>>) {
+          return std::string("arrays of arrays");
+        }
+        if constexpr (!std::is_same_v<V, std::vector<GgufValue>>) return v;
+      },
+      value.held());
+}
+
+}  // namespace
+
+GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed) {
+  GgufWriter writer;
+  for (const auto& [key, value] : spec.metadata) writer.set(key, to_gguf(value));
+  for (const TensorSpec& t : spec.tensors) writer.add(t.name, t.shape, random_values(t, seed));
+  return writer;
+}
+
+ModelData read_model(const GgufFile& file) {
+  ModelData out;
+  for (const auto& [key, value] : file.metadata().entries()) out.metadata[key] = from_gguf(value);
+  for (const GgufTensor& t : file.tensors()) {
+    const Tensor values = is_quantized(t.type) ? dequantize(file.packed(t), t.type) : file.tensor(t);
+    out.weights[t.name] = {t.shape, values.to_double().to_vector<double>()};
+  }
+  return out;
+}
+
+}  // namespace lathe::test
