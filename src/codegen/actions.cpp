@@ -113,18 +113,23 @@ void check_no_loops_inside(const UOp& body, const UOp& r, const Action& a) {
 UOp swap_axes(const UOp& body, const Action& a, const std::vector<UOp>& axes) {
   if (a.amount < 0 || static_cast<size_t>(a.amount) >= axes.size()) illegal(a, "no such axis");
   const UOp &x = axes[static_cast<size_t>(a.axis)], &y = axes[static_cast<size_t>(a.amount)];
-  if (!is_output(x.range().type) || !is_output(y.range().type))
-    illegal(a, "only output loops can be swapped");
-  std::vector<std::pair<UOp, UOp>> map;
-  for (const UOp& u : body.srcs()) {
-    if (u.op() != Op::End) continue;
-    const auto has = [&](const UOp& r) { return std::ranges::find(u.srcs(), r) != u.srcs().end(); };
+  const AxisType type = x.range().type;
+  const bool is_sum = type == AxisType::Reduce && y.range().type == type;
+  if (!is_sum && (!is_output(type) || !is_output(y.range().type)))
+    illegal(a, "only output loops can be swapped, and loops of one reduction");
+  Rebuilt done;
+  return done.walk(toposort(body), [&](const UOp& u) {
+    const UOp v = done.over_sources(u);
+    const bool closes =
+        is_sum ? u.op() == Op::Reduce : std::ranges::find(body.srcs(), u) != body.srcs().end();
+    if (!closes) return v;
+    const auto loops = u.srcs().subspan(1);
+    const auto has = [&](const UOp& r) { return std::ranges::find(loops, r) != loops.end(); };
     if (has(x) != has(y)) illegal(a, "one of the loops is closed without the other");
     SmallVec<UOp, 8> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(s == x ? y : s == y ? x : s);
-    map.emplace_back(u, u.with_srcs({srcs.data(), srcs.size()}));
-  }
-  return substitute(body, map);
+    for (const UOp& s : v.srcs()) srcs.push_back(s == x ? y : s == y ? x : s);
+    return v.with_srcs({srcs.data(), srcs.size()});
+  });
 }
 
 // Iterations that run side by side: they have no place among loops.

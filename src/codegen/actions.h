@@ -15,7 +15,7 @@
 //   PadTo(axis, n)    the axis up to the next multiple of n; nothing is read or written beyond its end
 //   Merge(axis, 0)    an axis and the next one become one; what is upcast, unrolled or a vector in between
 //                     stays
-//   Swap(axis, other) exchange two output loops
+//   Swap(axis, other) exchange two output loops, or two loops of the same reductions
 //   Stage(load, n)    a load reads from a contiguous scratch copy (stage.h), which spans n sliding loops
 //   TensorCore(axis, n)  n neighbours of an axis that sums products are summed by one dot instruction, where
 //                     the target has it (tensor_core.h)

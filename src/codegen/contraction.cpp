@@ -103,6 +103,7 @@ class Contraction {
     outside.insert(outside.end(), inside.begin(), inside.end());
     if (rows >= 0) outside.push_back(rows);
     order(outside);
+    order_reductions();
     const std::optional<Action> block = plan_block(inside.size() + (rows >= 0 ? 1 : 0));
     thread(of_panels, block.has_value());
     if (block) act(ActionKind::Block, block->axis, block->amount);
@@ -413,6 +414,32 @@ class Contraction {
       if (now == ids[i]) continue;
       body_ = apply_action(body_, {ActionKind::Swap, position(now), position(ids[i])});
       refresh();
+    }
+  }
+
+  // Steps of a sum go through the rows' memory in its order: panels are packed in any.
+  void order_reductions() {
+    if (sums_.size() != 1 || !blocks_.empty()) return;
+    const Operand* rows = nullptr;
+    for (const Operand& o : sums_[0].operands)
+      if (o.depends_on(best_.rows_axis) && !o.depends_on(best_.lanes_axis)) rows = &o;
+    if (!rows) return;
+    std::vector<std::pair<int64_t, int>> loops;  // by stride, and as they are now
+    for (const UOp& r : axes_) {
+      if (!is_plain_reduce(r)) continue;
+      const auto stride = rows->stride(r);
+      if (!stride) return;
+      loops.emplace_back(-std::abs(*stride), r.range().id);
+    }
+    const auto now = loops;
+    std::ranges::stable_sort(loops, {}, [](const auto& l) { return l.first; });
+    std::vector<int> ids;
+    for (const auto& [stride, id] : now) ids.push_back(id);
+    for (size_t i = 0; i < ids.size(); i++) {
+      if (ids[i] == loops[i].second) continue;
+      body_ = apply_action(body_, {ActionKind::Swap, position(ids[i]), position(loops[i].second)});
+      refresh();
+      std::swap(ids[i], *std::ranges::find(ids, loops[i].second));
     }
   }
 

@@ -109,7 +109,11 @@ TEST_CASE("tiles that do not divide, blocks, padding, merged and doubly threaded
 TEST_CASE("copies that slide along an output loop hold each element once") {
   const std::vector<Tensor> inputs{numbers({3, 9}), numbers({4, 9})};
   for (const auto& actions : std::initializer_list<std::vector<Action>>{
-           {{Stage, 0, 1}}, {{Stage, 0, 1}, {Vector, 0, 4}, {Tile, 1, 4}, {Upcast, 2, 4}}, {{Stage, 0, 0}}})
+           {{Stage, 0, 1}},
+           {{Stage, 0, 1}, {Vector, 0, 4}, {Tile, 1, 4}, {Upcast, 2, 4}},
+           {{Stage, 0, 0}},
+           {{Swap, 2, 3}},
+           {{Stage, 0, 1}, {Swap, 2, 3}, {Vector, 0, 4}, {Unroll, 3, 3}}})
     check_schedule(inputs, {4, 9}, sliding_sum, actions);
 }
 
@@ -118,6 +122,8 @@ TEST_CASE("what no tile may do is refused") {
   CHECK(error_of({{Block, 1, 7}}).find("not a reduction loop") != std::string::npos);
   CHECK(error_of({{Block, 2, 30}}).find("the whole axis") != std::string::npos);
   CHECK(error_of({{PadTo, 0, 13}}).find("a multiple already") != std::string::npos);
+  CHECK(error_of({{Swap, 1, 2}}).find("only output loops can be swapped, and loops of one reduction") !=
+        std::string::npos);
   CHECK(error_of({{Merge, 1, 0}}).find("another kind") != std::string::npos);
   CHECK(error_of({{Merge, 2, 0}}).find("no next axis") != std::string::npos);
   CHECK(error_of({{Stage, 0, 1}}).find("slides along fewer loops") != std::string::npos);
