@@ -4,6 +4,7 @@
 #include "uop/rebuild.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -27,6 +28,26 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
   for (const UOp& n : order)
     if (!(n == node)) now.set(n, now.over_sources(n));
   return now.of(u);
+}
+
+// Whether both branches use more of `cond` in common than two copies of it are worth: of a vector both
+// branches are computed.
+bool share_work(const UOp& yes, const UOp& no, const UOp& cond) {
+  constexpr OpSet kDear = {Op::Exp2, Op::Log2, Op::Sin, Op::Sqrt, Op::Reciprocal};
+  constexpr int kMost = 4, kOfDear = 5;
+  const auto in_scope = [](const UOp& n) { return !kScopes.contains(n.op()); };
+  std::unordered_set<const Node*> of_cond{cond.node()}, in_yes;
+  for (const UOp& n : toposort(yes, in_scope)) {
+    in_yes.insert(n.node());
+    if (in_scope(n) &&
+        std::ranges::any_of(n.srcs(), [&](const UOp& s) { return of_cond.contains(s.node()); }))
+      of_cond.insert(n.node());
+  }
+  int shared = 0;
+  for (const UOp& n : toposort(no, in_scope))
+    if (is_float(n.dtype()) && of_cond.contains(n.node()) && in_yes.contains(n.node()))
+      shared += kDear.contains(n.op()) ? kOfDear : 1;
+  return shared > kMost;
 }
 
 // Two selections of which one branch is constant in both: there what is made of them folds.
@@ -109,6 +130,7 @@ UOp assume_condition(const Match& m) {
   const UOp new_yes = yes.is_const() ? yes : replace_in_scope(yes, cond, constant(Scalar(true)));
   const UOp new_no = no.is_const() ? no : replace_in_scope(no, cond, constant(Scalar(false)));
   if (new_yes == yes && new_no == no) return {};
+  if (!(new_yes == yes) && !(new_no == no) && share_work(yes, no, cond)) return {};
   return m.fit(where(cond, new_yes, new_no));
 }
 
