@@ -111,6 +111,7 @@ class GgufBlock {
 
   static double half(int bits) {
     const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    if (exponent == 31) return mantissa ? std::nan("") : bits & 0x8000 ? -INFINITY : INFINITY;
     const double x = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
     return bits & 0x8000 ? -x : x;
   }

@@ -11,6 +11,7 @@ namespace lathe::command {
 
 void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
+void add_gguf(CLI::App& app);
 void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
 void add_profile(CLI::App& app);

@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
       "`lathe COMMAND --help` has more of each.");
   lathe::command::add_demo(app);
   lathe::command::add_devices(app);
+  lathe::command::add_gguf(app);
   lathe::command::add_knobs(app);
   lathe::command::add_onnx(app);
   lathe::command::add_profile(app);
