@@ -2,11 +2,11 @@
 #pragma once
 #include "base/function_ref.h"
 #include "llm/config.h"
-#include "llm/sampling.h"
 #include "llm/state.h"
 #include "llm/tokenizer/tokenizer.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,21 +15,20 @@
 namespace lathe {
 
 class GgufFile;
-class GrammarMatcher;
 
 struct ModelOptions {
   int64_t context = 0;  // positions; 0: what the file says
   KvType kv_type = KvType::F16;
-  int64_t chunk = 512;  // most tokens of one prefill call
-  std::string device;   // "" is the default one
+  int64_t chunk = 512;      // most tokens of one prefill call
+  std::string device = {};  // "" is the default one
 };
 
 struct GenerateOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
-  SamplingOptions sampling;
-  GrammarMatcher* grammar = nullptr;  // masks logits and takes each sampled token
-  bool stop_at_end = true;            // at tokens that end a generation (Tokenizer::is_end_of_generation)
-  int64_t top_logprobs = -1;          // ≥ 0: log-probabilities of each token and so many of the best
+  // Picks a token; may change the logits. Without it the likeliest is taken, which the graph finds.
+  std::function<int32_t(std::span<float> logits)> pick;
+  bool stop_at_end = true;    // at tokens that end a generation (Tokenizer::is_end_of_generation)
+  int64_t top_logprobs = -1;  // ≥ 0: log-probabilities of each token and so many of the best
 };
 
 struct TokenLogprob {

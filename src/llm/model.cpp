@@ -55,11 +55,15 @@ Tensor normed(const std::optional<Norm>& norm, const Tensor& x) { return norm ? 
 
 }  // namespace
 
+ModelConfig read_model_config(const GgufFile& file) {
+  return read_model_config(file.metadata(),
+                           [&](const std::string& name) { return file.find(name) != nullptr; });
+}
+
 Model::Model(std::shared_ptr<const GgufFile> file, const std::string& device, int64_t context,
              int64_t positions)
     : weights_(std::move(file), device) {
-  config_ = read_model_config(weights_.file().metadata(),
-                              [&](const std::string& name) { return weights_.has(name); });
+  config_ = read_model_config(weights_.file());
   RopeTables ropes(weights_, context, positions);
   const BlockContext blocks{weights_, config_, ropes};
   embedding_ = weights_.matrix("token_embd.weight", config_.vocabulary, config_.dim);
@@ -84,6 +88,24 @@ ModelState Model::make_state(const StateOptions& options) const {
     out.push_back(
         std::visit([&](const auto& block) { return lathe::make_state(block, options); }, layer.mixer));
   return out;
+}
+
+int64_t Model::bytes() const {
+  int64_t total = 0;
+  for (const GgufTensor& t : file().tensors()) total += static_cast<int64_t>(t.bytes);
+  return total;
+}
+
+int64_t Model::bytes_per_token() const {
+  int64_t total = 0;
+  for (const GgufTensor& t : file().tensors()) {
+    int64_t bytes = static_cast<int64_t>(t.bytes);
+    if (t.name == "token_embd.weight" && file().find("output.weight")) bytes /= config_.vocabulary;
+    if (t.name.find("_exps.") != std::string::npos)
+      bytes = bytes / config_.experts.count * config_.experts.used;
+    total += bytes;
+  }
+  return total;
 }
 
 Tensor Model::forward(const Tensor& tokens, const Step& step, ModelState& state, Logits logits) const {

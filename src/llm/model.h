@@ -37,6 +37,8 @@ struct Layer {
   FeedForwardBlock ffn;
 };
 
+ModelConfig read_model_config(const GgufFile& file);
+
 // Which rows a call gives logits for.
 enum class Logits : uint8_t { Last, All };
 
@@ -51,6 +53,9 @@ class Model {
   // the state.
   Tensor forward(const Tensor& tokens, const Step& step, ModelState& state, Logits logits) const;
   const GgufFile& file() const { return weights_.file(); }
+  // Of the weights: all, and those that a step of one token reads.
+  int64_t bytes() const;
+  int64_t bytes_per_token() const;
 
  private:
   Weights weights_;

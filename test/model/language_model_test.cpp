@@ -1,6 +1,7 @@
 // Models from files against what is known of them.
 #include "formats/gguf/gguf.h"
 #include "llm/evaluator.h"
+#include "llm/language_model.h"
 
 #include <cmath>
 #include <cstring>
@@ -51,4 +52,42 @@ TEST_CASE("stories260K continues as published") {
     if (i < 255) out = m.evaluator.append(ids[i + 1], out.best);
   }
   CHECK(worst < 1e-4);
+}
+
+TEST_CASE("a prompt goes on as text") {
+  const auto folder = test::data_folder("llm");
+  if (!folder) return;
+  const std::filesystem::path at = *folder / "stories260K";
+  std::ifstream in(at / "expected_greedy.txt");
+  const std::string wanted((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  LanguageModel model = LanguageModel::load((at / "stories260K-f32.gguf").string(), {.context = 512});
+  const std::vector<int32_t> prompt = model.tokenizer().encode("Once upon a time");
+  StreamDecoder decoder(model.tokenizer(), {}, true);
+  std::string text = "Once upon a time";
+  GenerateOptions options;
+  options.max_tokens = 100;
+  const GenerateResult first = model.generate(prompt, options, [&](const GeneratedToken& token) {
+    text += decoder.push(token.id);
+    return true;
+  });
+  CHECK(text.size() > 150);
+  CHECK(wanted.substr(0, text.size()) == text);
+  CHECK(first.reason == StopReason::Length);
+  CHECK(first.cached_tokens == 0);
+  // What was generated is not evaluated again; what the callback refuses is the last.
+  std::vector<int32_t> longer = prompt;
+  longer.insert(longer.end(), first.ids.begin(), first.ids.begin() + 20);
+  options.top_logprobs = 2;
+  std::vector<float> logprobs;
+  const GenerateResult second = model.generate(longer, options, [&](const GeneratedToken& token) {
+    logprobs.push_back(token.logprob);
+    CHECK(token.top.size() == 2);
+    CHECK(token.top[0].token == token.id);
+    CHECK(token.top[0].logprob == token.logprob);
+    CHECK(token.top[1].logprob <= token.logprob);
+    return logprobs.size() < 5;
+  });
+  CHECK(second.cached_tokens == static_cast<int64_t>(longer.size()) - 1);
+  CHECK(second.reason == StopReason::Callback);
+  CHECK(second.ids == std::vector<int32_t>(first.ids.begin() + 20, first.ids.begin() + 25));
 }

@@ -9,12 +9,14 @@
 // answer on stdout, one JSON document with --json, and throws lathe::Error when the work fails.
 namespace lathe::command {
 
+void add_bench(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_gguf(CLI::App& app);
 void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
 void add_profile(CLI::App& app);
+void add_run(CLI::App& app);
 void add_tensors(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_trace(CLI::App& app);

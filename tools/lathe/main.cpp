@@ -25,12 +25,14 @@ int run(int argc, char** argv) {
       "  DEBUG=2 lathe demo        the same with a line for every kernel\n"
       "  lathe knobs               the environment variables that change what happens\n"
       "`lathe COMMAND --help` has more of each.");
+  lathe::command::add_bench(app);
   lathe::command::add_demo(app);
   lathe::command::add_devices(app);
   lathe::command::add_gguf(app);
   lathe::command::add_knobs(app);
   lathe::command::add_onnx(app);
   lathe::command::add_profile(app);
+  lathe::command::add_run(app);
   lathe::command::add_tensors(app);
   lathe::command::add_tokenize(app);
   lathe::command::add_trace(app);

@@ -1,0 +1,25 @@
+#include "lathe/model_options.h"
+
+#include <map>
+
+namespace lathe::command {
+
+void ModelArguments::add_to(CLI::App& command) {
+  command.add_option("-m,--model", path, "GGUF file")->required()->check(CLI::ExistingFile);
+  command.add_option("-c,--ctx", options.context, "Positions of the context; 0 takes what the file says")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--chunk", options.chunk, "Most tokens of one call of prefill")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--kv-type", kv_type, "Numbers in the cache of keys and values")
+      ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
+      ->capture_default_str();
+}
+
+LanguageModel ModelArguments::load() const {
+  ModelOptions all = options;
+  all.kv_type = kv_type == "f32" ? KvType::F32 : kv_type == "q8_0" ? KvType::Q8_0 : KvType::F16;
+  return LanguageModel::load(path, all);
+}
+
+}  // namespace lathe::command
