@@ -111,6 +111,18 @@ function(lathe_tool)
   install(TARGETS lathe_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
+# Random models of every family, for tests and for the example that writes files of them.
+function(lathe_random_models)
+  if(TARGET lathe_random_models)
+    return()
+  endif()
+  set(folder "${PROJECT_SOURCE_DIR}/test/support")
+  add_library(lathe_random_models STATIC "${folder}/random_families.cpp" "${folder}/random_model.cpp"
+                                         "${folder}/model_file.cpp")
+  target_link_libraries(lathe_random_models PUBLIC lathe::lathe PRIVATE lathe_flags)
+  target_include_directories(lathe_random_models PUBLIC "${PROJECT_SOURCE_DIR}/test")
+endfunction()
+
 # Each examples/*.cpp is a program; a line "// ctest: arguments" at its head makes it a test as well, and with a line
 # "// prints: text" the test must print that text.
 function(lathe_examples)
@@ -120,6 +132,10 @@ function(lathe_examples)
     add_executable(example_${name} ${source})
     target_link_libraries(example_${name} PRIVATE lathe::lathe lathe_flags)
     lathe_precompile(example_${name})
+    if(name STREQUAL "random_model")
+      lathe_random_models()
+      target_link_libraries(example_random_model PRIVATE lathe_random_models)
+    endif()
     add_dependencies(product example_${name})
     set_target_properties(example_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})

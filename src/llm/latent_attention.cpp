@@ -37,11 +37,14 @@ LatentAttention make_latent_attention(const BlockContext& context, int64_t layer
   a.output = weights.linear(at + "attn_output", config.dim, a.heads * config.value_dim);
   if (weights.has(at + "attn_kv_b.weight")) {
     const int64_t both = a.plain + config.value_dim;
-    PackedMatrix kv = weights.matrix(at + "attn_kv_b.weight", a.heads * both, a.rank);
-    kv.data = kv.data.unflatten(0, {a.heads, both});
-    a.k = a.v = kv, a.k_is_transposed = true;
-    a.k.data = kv.data.at(Slice{}, Slice{0, a.plain}), a.k.rows = a.plain;
-    a.v.data = kv.data.at(Slice{}, Slice{a.plain, both}), a.v.rows = config.value_dim;
+    const PackedMatrix kv = weights.matrix(at + "attn_kv_b.weight", a.heads * both, a.rank);
+    const auto rows = [&](int64_t begin, int64_t end) {
+      PackedMatrix out{kv.type, end - begin, kv.columns, {}};
+      for (const Tensor& part : kv.parts)
+        out.parts.push_back(part.unflatten(0, {a.heads, both}).at(Slice{}, Slice{begin, end}));
+      return out;
+    };
+    a.k = rows(0, a.plain), a.v = rows(a.plain, both), a.k_is_transposed = true;
   } else {
     a.k = weights.experts(at + "attn_k_b.weight", a.heads, a.rank, a.plain);
     a.v = weights.experts(at + "attn_v_b.weight", a.heads, config.value_dim, a.rank);

@@ -38,9 +38,7 @@ Tensor scores_of(Gating gating, const Tensor& logits) {
 // x (rows, 1 or used, columns) by the matrices of the experts: (rows, used, matrix rows).
 Tensor multiply_routed(const Tensor& x, const PackedMatrix& w, const std::optional<Tensor>& bias,
                        const Tensor& experts) {
-  PackedMatrix used = w;
-  used.data = w.data.at(experts);  // (rows, used, matrix rows, row bytes)
-  const Tensor y = multiply(x.unsqueeze(-2), used).squeeze(-2);
+  const Tensor y = multiply(x.unsqueeze(-2), select(w, experts)).squeeze(-2);
   return bias ? y + bias->at(experts) : y;
 }
 

@@ -1,5 +1,6 @@
 #include "support/model_check.h"
 
+#include "base/knobs.h"
 #include "llm/evaluator.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ EvaluatorOptions options(int64_t chunk) {
   return {.context = kContext, .chunk = chunk, .kv_type = KvType::F32};
 }
 
-void check_reuse(const Model& model) {
+void check_reuse(const Model& model, double tolerance) {
   Evaluator used(model, options(8)), fresh(model, options(8));
   std::vector<int32_t> text = random_tokens(9, 3);
   const auto both = [&](const std::vector<int32_t>& tokens) {
@@ -54,37 +55,38 @@ void check_reuse(const Model& model) {
     return difference;
   };
   CHECK(both(text) == 0);
-  CHECK(both(text) < 1e-4);  // all of it again: the last token goes alone
+  CHECK(both(text) < tolerance);  // all of it again: the last token goes alone
   for (int32_t t : random_tokens(8, 4)) text.push_back(t);
-  CHECK(both(text) < 1e-4);  // longer
+  CHECK(both(text) < tolerance);  // longer
   text[11] += text[11] == 0 ? 1 : -1;
-  CHECK(both(text) < 1e-4);  // another end
+  CHECK(both(text) < tolerance);  // another end
   text[0] ^= 1;
   CHECK(both(text) == 0);  // nothing shared
 }
 
 }  // namespace
 
-void check_family(const std::string& family, double tolerance) {
+void check_family(const std::string& family, const FamilyCheck& check) {
   CAPTURE(family);
-  const ModelSpec spec = random_model_spec(family);
-  const std::string bytes = random_gguf(spec, kSeed).to_bytes();
+  CAPTURE(type_info(check.type).name);
+  const KnobScope int8(Knob::INT8_ACTIVATIONS, check.int8_activations);
+  const std::string bytes = random_gguf(random_model_spec(family), kSeed, check.type).to_bytes();
   const auto file =
       std::make_shared<const GgufFile>(GgufFile::parse(std::as_bytes(std::span(bytes)), family).or_throw());
   const std::vector<int32_t> tokens = random_tokens(21, 1);
-  const auto want = reference_logits(random_model(spec, kSeed), tokens, kContext);
+  const auto want = reference_logits(read_model(*file), tokens, kContext);
   const Model model(file, "", kContext, cache_positions(options(32)));
   for (const int64_t chunk : {1, 8, 32}) {
     CAPTURE(chunk);
     Evaluator evaluator(model, options(chunk));
-    CHECK(worst(evaluator.all_logits(tokens), want) < tolerance);
+    CHECK(worst(evaluator.all_logits(tokens), want) < check.tolerance);
   }
   Evaluator evaluator(model, options(8));
   CHECK(worst(evaluator.evaluate(std::span(tokens).first(12)).logits.to_vector<float>(), want, 11) <
-        tolerance);
+        check.tolerance);
   for (size_t i = 12; i < tokens.size(); i++)
-    CHECK(worst(evaluator.append(tokens[i]).logits.to_vector<float>(), want, i) < tolerance);
-  check_reuse(model);
+    CHECK(worst(evaluator.append(tokens[i]).logits.to_vector<float>(), want, i) < check.tolerance);
+  check_reuse(model, check.tolerance);
 }
 
 }  // namespace lathe::test

@@ -1,6 +1,7 @@
 #include "support/model_file.h"
 
 #include "formats/gguf/dequantize.h"
+#include "formats/gguf/quantize.h"
 
 namespace lathe::test {
 namespace {
@@ -39,12 +40,24 @@ MetadataValue from_gguf(const GgufValue& value) {
       value.held());
 }
 
+GgmlType type_of(const TensorSpec& t, GgmlType wanted) {
+  const bool matrix = t.shape.size() >= 2 && (t.fill == Fill::Matrix || t.fill == Fill::Table);
+  if (!matrix || t.name.ends_with("ffn_gate_inp.weight") || t.name.find("conv1d") != t.name.npos ||
+      t.name.starts_with("position"))
+    return GgmlType::F32;
+  return row_bytes(wanted, t.shape.back()) ? wanted : GgmlType::F16;
+}
+
 }  // namespace
 
-GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed) {
+GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed, GgmlType type) {
   GgufWriter writer;
   for (const auto& [key, value] : spec.metadata) writer.set(key, to_gguf(value));
-  for (const TensorSpec& t : spec.tensors) writer.add(t.name, t.shape, random_values(t, seed));
+  for (const TensorSpec& t : spec.tensors) {
+    const GgmlType packed = type_of(t, type);
+    writer.add(t.name, t.shape, packed,
+               [t, seed, packed] { return quantize(random_values(t, seed), t.shape.back(), packed); });
+  }
   return writer;
 }
 
@@ -52,8 +65,7 @@ ModelData read_model(const GgufFile& file) {
   ModelData out;
   for (const auto& [key, value] : file.metadata().entries()) out.metadata[key] = from_gguf(value);
   for (const GgufTensor& t : file.tensors()) {
-    const Tensor values = is_quantized(t.type) ? dequantize(file.packed(t), t.type) : file.tensor(t);
-    out.weights[t.name] = {t.shape, values.to_double().to_vector<double>()};
+    out.weights[t.name] = {t.shape, dequantize(file.packed(t), t.type).to_vector<double>()};
   }
   return out;
 }

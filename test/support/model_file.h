@@ -9,8 +9,9 @@
 
 namespace lathe::test {
 
-// A file of it, in float32.
-GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed);
+// A file of it. Matrices have the type, where their rows are whole blocks of it; F16 where they are not;
+// norms, routers, biases, convolutions and decays stay F32, as in files that quantisers write.
+GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed, GgmlType type);
 
 // What a file says, with the weights unpacked.
 ModelData read_model(const GgufFile& file);
