@@ -54,6 +54,12 @@ std::string bytes_of(const std::string& spelling, TokenType type, Kind kind) {
   return out;
 }
 
+bool touches(std::span<const TextRange> ranges, size_t begin, size_t end) {
+  const auto at =
+      std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= begin; });
+  return at != ranges.end() && at->begin < end;
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -151,7 +157,9 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
       if (end > done) s.algorithm->encode(text.substr(done, end - done), out);
     };
     for (size_t i = 0; i < text.size();) {
-      const auto match = cuts.may_begin(text[i]) ? cuts.longest(text.substr(i)) : std::nullopt;
+      auto match = cuts.may_begin(text[i]) ? cuts.longest(text.substr(i)) : std::nullopt;
+      if (match && touches(options.plain, i, i + match->length))
+        match = s.user_defined.longest(text.substr(i));
       if (!match) {
         i++;
         continue;

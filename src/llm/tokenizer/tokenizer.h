@@ -15,11 +15,17 @@ namespace lathe {
 
 class GgufMetadata;
 
+struct TextRange {
+  size_t begin = 0, end = 0;  // bytes
+};
+
 struct EncodeOptions {
   // The tokens that the vocabulary wants around a text: BOS, EOS, CLS and SEP.
   bool add_special = true;
   // Control tokens spelled in the text become these tokens. Not for text of strangers.
   bool parse_special = false;
+  // With parse_special: where nevertheless none is recognised, in order and apart.
+  std::span<const TextRange> plain = {};
 };
 
 struct DecodeOptions {
