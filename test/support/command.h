@@ -19,10 +19,11 @@ struct Outcome {
 };
 
 // `arguments` are those of a shell.
-inline Outcome run_command(const std::string& arguments) {
+inline Outcome run_command(const std::string& arguments, std::string_view input = "") {
   TempDir dir;
-  const std::string command = fmt::format("'{}' {} >'{}' 2>'{}' </dev/null", LATHE_COMMAND, arguments,
-                                          dir.file("out"), dir.file("err"));
+  write_file_atomically(dir.file("in"), input);
+  const std::string command = fmt::format("'{}' {} <'{}' >'{}' 2>'{}'", LATHE_COMMAND, arguments,
+                                          dir.file("in"), dir.file("out"), dir.file("err"));
   const int status = std::system(command.c_str());
   REQUIRE(WIFEXITED(status));
   return {WEXITSTATUS(status), read_file(dir.file("out")), read_file(dir.file("err"))};

@@ -17,6 +17,7 @@ void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_run(CLI::App& app);
+void add_template(CLI::App& app);
 void add_tensors(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_trace(CLI::App& app);

@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   lathe::command::add_onnx(app);
   lathe::command::add_profile(app);
   lathe::command::add_run(app);
+  lathe::command::add_template(app);
   lathe::command::add_tensors(app);
   lathe::command::add_tokenize(app);
   lathe::command::add_trace(app);

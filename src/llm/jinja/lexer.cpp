@@ -1,6 +1,6 @@
 #include "llm/jinja/lexer.h"
 
-#include "llm/jinja/text.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 

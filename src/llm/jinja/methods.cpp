@@ -1,5 +1,6 @@
 // Methods of strings, lists and mappings.
 #include "base/error.h"
+#include "base/utf8.h"
 #include "llm/jinja/evaluate.h"
 
 #include <fmt/format.h>
@@ -52,10 +53,11 @@ Value split(Evaluator& e, const Value& v, const Arguments& a) {
     out.push_back(text.substr(at));
   } else {
     for (;; left--) {
-      while (at < s.size() && is_space(character(s, at))) at += character_size(s, at);
+      while (at < s.size() && is_space(decode_utf8(s, at).code)) at += character_size(s, at);
       if (at == s.size()) break;
       size_t end = at;
-      while (end < s.size() && (left == 0 || !is_space(character(s, end)))) end += character_size(s, end);
+      while (end < s.size() && (left == 0 || !is_space(decode_utf8(s, end).code)))
+        end += character_size(s, end);
       out.push_back(text.substr(at, end - at));
       at = end;
     }

@@ -1,5 +1,7 @@
 #include "llm/jinja/text.h"
 
+#include "base/utf8.h"
+
 #include <algorithm>
 
 namespace lathe::jinja {
@@ -29,21 +31,7 @@ Text Text::substr(size_t at, size_t count) const {
 }
 
 size_t character_size(std::string_view text, size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const size_t size = lead >= 0xf0 && lead < 0xf8 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
-  if (lead >= 0xf8 || size > text.size() - at) return 1;
-  for (size_t i = 1; i < size; i++)
-    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 1;
-  return size;
-}
-
-char32_t character(std::string_view text, size_t at) {
-  const size_t size = character_size(text, at);
-  const auto lead = static_cast<unsigned char>(text[at]);
-  if (size == 1) return lead;
-  char32_t c = lead & (0x7fu >> size);
-  for (size_t i = 1; i < size; i++) c = c << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
-  return c;
+  return std::max<size_t>(1, decode_utf8(text, at).length);
 }
 
 int64_t count_characters(std::string_view text) {
@@ -56,18 +44,6 @@ size_t character_offset(std::string_view text, int64_t index) {
   size_t at = 0;
   for (; index > 0 && at < text.size(); index--) at += character_size(text, at);
   return at;
-}
-
-void append_utf8(std::string& out, char32_t c) {
-  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-    return;
-  }
-  const int tail = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  constexpr unsigned kLead[] = {0, 0xc0, 0xe0, 0xf0};
-  out += static_cast<char>(kLead[tail] | c >> (6 * tail));
-  for (int i = tail - 1; i >= 0; i--) out += static_cast<char>(0x80 | (c >> (6 * i) & 0x3f));
 }
 
 bool is_space(char32_t c) {
@@ -95,7 +71,7 @@ Text strip(const Text& text, const std::string* characters, bool left, bool righ
   const auto goes = [&](size_t at) {
     const size_t size = character_size(s, at);
     return characters ? characters->find(s.substr(at, size)) != std::string::npos
-                      : is_space(character(s, at));
+                      : is_space(decode_utf8(s, at).code);
   };
   size_t begin = 0, end = s.size();
   while (left && begin < end && goes(begin)) begin += character_size(s, begin);

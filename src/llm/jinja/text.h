@@ -44,14 +44,11 @@ class Text {
   bool is_safe_ = false;
 };
 
-// Bytes of the character that starts at `at`; 1 for a byte that starts none.
+// Bytes of the character that starts at `at`, or of what takes the place of one.
 size_t character_size(std::string_view text, size_t at);
-// Its number; that of the byte where it is no valid UTF-8.
-char32_t character(std::string_view text, size_t at);
 int64_t count_characters(std::string_view text);
 // Byte at which the character of that index starts, the size for one behind the last.
 size_t character_offset(std::string_view text, int64_t index);
-void append_utf8(std::string& out, char32_t c);
 // What Python's str.isspace says.
 bool is_space(char32_t c);
 Text escape(const Text& text);

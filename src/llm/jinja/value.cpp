@@ -1,6 +1,7 @@
 #include "llm/jinja/value.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ void write_string(Text& out, const Text& text, bool ensure_ascii) {
   out.append("\"");
   for (size_t at = 0, size; at < s.size(); at += size) {
     size = character_size(s, at);
-    const char32_t c = character(s, at);
+    const char32_t c = decode_utf8(s, at).code;
     const size_t named = c < 0x80 && c != 0 ? std::string_view("\"\\\n\r\t\b\f").find(static_cast<char>(c))
                                             : std::string::npos;
     if (named != std::string::npos)
