@@ -86,6 +86,7 @@ function(lathe_headers name header)
 endfunction()
 
 lathe_headers(xxhash xxhash.h)
+lathe_headers(httplib httplib.h)
 lathe_headers(json nlohmann/json.hpp)
 lathe_headers(pcre2 pcre2.h)
 lathe_headers(utf8proc utf8proc.h)
