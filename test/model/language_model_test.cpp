@@ -1,7 +1,8 @@
 // Models from files against what is known of them.
+#include "llm/language_model.h"
+
 #include "formats/gguf/gguf.h"
 #include "llm/evaluator.h"
-#include "llm/language_model.h"
 
 #include <cmath>
 #include <cstring>
