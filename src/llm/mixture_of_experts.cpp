@@ -38,7 +38,8 @@ Tensor scores_of(Gating gating, const Tensor& logits) {
 // x (rows, 1 or used, columns) by the matrices of the experts: (rows, used, matrix rows).
 Tensor multiply_routed(const Tensor& x, const PackedMatrix& w, const std::optional<Tensor>& bias,
                        const Tensor& experts) {
-  const Tensor y = multiply(x.unsqueeze(-2), select(w, experts)).squeeze(-2);
+  // Each product is a kernel of its own: two of them in one would not both go along their rows.
+  const Tensor y = multiply(x.unsqueeze(-2), select(w, experts)).squeeze(-2).contiguous();
   return bias ? y + bias->at(experts) : y;
 }
 
