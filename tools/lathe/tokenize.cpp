@@ -82,8 +82,8 @@ void add_tokenize(CLI::App& app) {
   command->add_flag("--json", options->as_json, "Print one JSON document with ids and pieces");
   command->footer(
       "Examples:\n"
-      "  echo -n 'Hello world' | lathe tokenize -m model.gguf\n"
       "  lathe tokenize -m model.gguf --json < text.txt\n"
+      "  echo -n 'Hello world' | lathe tokenize -m model.gguf\n"
       "  echo 15339 1917 | lathe tokenize -m model.gguf --detokenize");
   command->callback([options] { tokenize(*options); });
 }
