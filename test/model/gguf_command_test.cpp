@@ -1,4 +1,5 @@
 // `lathe gguf`.
+#include "archive/little_endian.h"
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/writer.h"
 
@@ -9,6 +10,7 @@
 #include <limits>
 
 #include "support/command.h"
+#include "support/data.h"
 
 using namespace lathe;
 using test::contains;
@@ -36,8 +38,8 @@ void write_model(const std::string& path, float last = 1) {
 }  // namespace
 
 TEST_CASE("gguf help has examples") {
-  for (const char* arguments :
-       {"gguf --help", "gguf show --help", "gguf check --help", "gguf quantize --help"}) {
+  for (const char* arguments : {"gguf --help", "gguf show --help", "gguf check --help",
+                                "gguf quantize --help", "gguf convert --help"}) {
     const test::Outcome outcome = run_command(arguments);
     CHECK(outcome.code == 0);
     CHECK(contains(outcome.out, "Examples:\n  lathe gguf"));
@@ -119,4 +121,37 @@ TEST_CASE("gguf quantize") {
       run_command(fmt::format("gguf quantize '{}' '{}' Q4_0", out, dir.file("again.gguf")));
   CHECK(twice.code == 1);
   CHECK(contains(twice.err, "--allow-requantize"));
+}
+
+TEST_CASE("gguf convert") {
+  test::TempDir dir;
+  const test::Outcome wrong =
+      run_command(fmt::format("gguf convert '{}' '{}'", dir.path().string(), dir.file("m.gguf")));
+  CHECK(wrong.code == 1);
+  CHECK(contains(wrong.err, "config.json"));
+  CHECK(!std::filesystem::exists(dir.file("m.gguf")));
+  const auto folder = test::data_folder("llm");
+  if (!folder) return;
+  const std::string stories = (*folder / "stories260K").string();
+  const test::Outcome done = run_command(
+      fmt::format("gguf convert '{0}/stories260K.bin' '{1}' --tokenizer '{0}/tok512.bin' --type f16 --json",
+                  stories, dir.file("m.gguf")));
+  CHECK(done.code == 0);
+  const auto json = nlohmann::json::parse(done.out);
+  CHECK(json["architecture"] == "llama");
+  CHECK(json["tensors"] == 47);
+  CHECK(GgufFile::open(dir.file("m.gguf")).value().at("blk.4.ffn_down.weight").type == GgmlType::F16);
+
+  // The model as it is says what it has to say.
+  const auto convert = fmt::format("gguf convert '{0}/stories260K.bin' '{1}' --tokenizer '{0}/tok512.bin'",
+                                   stories, dir.file("m.gguf"));
+  CHECK(run_command(convert).code == 0);
+  const std::string golden = read_file(stories + "/golden_greedy_ids.i32");
+  std::string ids;
+  for (size_t i = 1; i < golden.size() / 4; i++)  // without BOS
+    ids +=
+        fmt::format("{}{}", i > 1 ? " " : "", read_little_endian(std::as_bytes(std::span(golden)), 4 * i, 4));
+  const test::Outcome story =
+      run_command(fmt::format("run -m '{}' -p '' -n 256 --ids --kv-type f32", dir.file("m.gguf")));
+  CHECK(story.out == ids + "\n");
 }

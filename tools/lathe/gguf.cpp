@@ -4,6 +4,7 @@
 #include "formats/gguf/check.h"
 #include "formats/gguf/quantize_file.h"
 #include "lathe/command.h"
+#include "llm/convert/convert.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -271,20 +272,67 @@ void add_quantize(CLI::App& app) {
   command->callback([c] { quantize_command(*c); });
 }
 
+// ---- convert
+
+struct ConvertCommand {
+  std::string in, out, type;
+  ConvertOptions options;
+  bool as_json = false;
+};
+
+void convert_command(ConvertCommand c) {
+  if (!c.type.empty()) c.options.type = type_named(c.type);
+  convert_model(c.in, c.options).write(c.out);
+  const GgufFile file = GgufFile::open(c.out).or_throw();
+  const std::string architecture = file.metadata().at<std::string>("general.architecture");
+  if (c.as_json)
+    return print_json({{"out", c.out},
+                       {"architecture", architecture},
+                       {"tensors", file.tensors().size()},
+                       {"bytes", total_bytes(file)}});
+  fmt::print("{} model with {} tensors of {} bytes\n", architecture, file.tensors().size(),
+             total_bytes(file));
+}
+
+void add_convert(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("convert", "Makes a GGUF file of a checkpoint of another program.");
+  auto c = std::make_shared<ConvertCommand>();
+  command
+      ->add_option("IN", c->in,
+                   "Folder with config.json, tokenizer.json and safetensors, or .bin file of llama2.c")
+      ->required()
+      ->check(CLI::ExistingPath);
+  command->add_option("OUT", c->out, "File to write")->required();
+  command->add_option("--type", c->type,
+                      "Type of matrices, such as F16 or Q8_0; the one they have if not given");
+  command->add_option("--tokenizer", c->options.tokenizer,
+                      "Tokenizer of a llama2.c model; tokenizer.bin beside it");
+  command->add_option("--pre", c->options.pre,
+                      "How byte BPE cuts texts, by the name in GGUF: llama-bpe, qwen2, …");
+  command->add_flag("--json", c->as_json, "Print one JSON document");
+  command->footer(
+      "Examples:\n"
+      "  lathe gguf convert Qwen3-0.6B model.gguf --type Q8_0\n"
+      "  lathe gguf convert stories260K.bin stories.gguf --tokenizer tok512.bin");
+  command->callback([c] { convert_command(*c); });
+}
+
 }  // namespace
 
 void add_gguf(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("gguf", "Shows, checks and writes GGUF files.");
+  CLI::App* command = app.add_subcommand("gguf", "Shows, checks and makes GGUF files.");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
       "  lathe gguf show model.gguf\n"
       "  lathe gguf check model.gguf\n"
       "  lathe gguf quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
+      "  lathe gguf convert Qwen3-0.6B model.gguf --type Q8_0\n"
       "`lathe gguf COMMAND --help` has more of each.");
   add_show(*command);
   add_check(*command);
   add_quantize(*command);
+  add_convert(*command);
 }
 
 }  // namespace lathe::command
