@@ -189,6 +189,7 @@ void Converter::add_windows() {
 
 void Converter::add_rope() {
   const double partial = config_.get<double>("partial_rotary_factor").value_or(1);
+  if (!(partial > 0 && partial <= 1)) config_.refuse("partial_rotary_factor", "is no part of a head");
   set("rope.dimension_count", static_cast<int64_t>(static_cast<double>(head_dim_) * partial));
   // Newer files keep all of it in one object, of models with windows one for each kind of layer.
   const Json* all = config_.find("rope_parameters");

@@ -24,6 +24,7 @@ enum TokenKind : int32_t {
   kByte = 6
 };
 constexpr std::string_view kBlank = "\u2581";
+constexpr int64_t kMostTokens = 1 << 24;
 // Of a token that no merge makes.
 constexpr float kNoScore = -1e6f;
 
@@ -54,19 +55,23 @@ constexpr Cut kCuts[] = {
 #undef LATHE_LETTERS
 #undef LATHE_REST
 
+// The text of a key; "" where there is none.
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 // The steps of a part of tokenizer.json, which is one of them, a Sequence, or null.
 std::vector<Json> steps_of(const JsonFile& file, std::string_view key, const char* list) {
   const Json* part = file.find(key);
   if (!part) return {};
-  if (part->is_object() && part->value("type", "") == "Sequence" && part->contains(list) &&
-      part->at(list).is_array())
+  if (text_of(*part, "type") == "Sequence" && part->contains(list) && part->at(list).is_array())
     return part->at(list).get<std::vector<Json>>();
   return {*part};
 }
 const Json* step(const std::vector<Json>& steps, std::string_view type) {
-  const auto found = std::find_if(steps.begin(), steps.end(), [&](const Json& s) {
-    return s.is_object() && s.contains("type") && s.at("type") == type;
-  });
+  const auto found =
+      std::find_if(steps.begin(), steps.end(), [&](const Json& s) { return text_of(s, "type") == type; });
   return found == steps.end() ? nullptr : &*found;
 }
 
@@ -119,6 +124,7 @@ void TokenizerFolder::put(int64_t id, std::string text, int32_t kind) {
 }
 
 void TokenizerFolder::read_vocabulary(int64_t rows) {
+  if (rows > kMostTokens) value_error("{}: an embedding of {} rows is none", folder_, rows);
   // Rows that belong to no token have names all the same.
   for (int64_t i = 0; i < rows; i++) tokens_.texts.push_back(fmt::format("[PAD{}]", i));
   tokens_.kinds.assign(static_cast<size_t>(rows), kUnused);
@@ -176,11 +182,10 @@ std::string TokenizerFolder::cut_name() const {
   const std::vector<Json> steps = steps_of(file_, "pre_tokenizer", "pretokenizers");
   const Json* split = step(steps, "Split");
   if (!split) return step(steps, "Digits") ? "smollm" : "gpt-2";
-  const std::string pattern = split->contains("pattern") && split->at("pattern").is_object()
-                                  ? split->at("pattern").value("Regex", "")
-                                  : "";
+  const auto pattern = split->find("pattern");
+  const std::string regex = pattern == split->end() ? "" : text_of(*pattern, "Regex");
   for (const Cut& cut : kCuts)
-    if (cut.pattern == pattern) return std::string(cut.name);
+    if (cut.pattern == regex) return std::string(cut.name);
   file_.refuse("pre_tokenizer", "cuts texts in an unknown way; give a name for it (--pre)");
 }
 
@@ -188,7 +193,7 @@ bool TokenizerFolder::has_space_prefix() const {
   if (step(steps_of(file_, "normalizer", "normalizers"), "Prepend")) return true;
   const std::vector<Json> steps = steps_of(file_, "pre_tokenizer", "pretokenizers");
   const Json* metaspace = step(steps, "Metaspace");
-  return metaspace && metaspace->value("prepend_scheme", "always") != "never";
+  return metaspace && text_of(*metaspace, "prepend_scheme") != "never";
 }
 
 // Whether a BOS and an EOS go around a text: what the configuration says, else the template of one text.
@@ -245,9 +250,7 @@ void TokenizerFolder::add_chat_template(const std::optional<JsonFile>& config) {
   if (v->is_string()) out_.set(kKey, v->get<std::string>());
   if (!v->is_array()) return;
   for (const Json& named : *v)  // several: the one called default
-    if (named.is_object() && named.value("name", "") == "default" && named.contains("template") &&
-        named.at("template").is_string())
-      out_.set(kKey, named.at("template").get<std::string>());
+    if (text_of(named, "name") == "default") out_.set(kKey, text_of(named, "template"));
 }
 
 void TokenizerFolder::add(int64_t rows, const std::string& pre) {
