@@ -216,6 +216,8 @@ bool Tokenizer::adds_bos() const { return state_->add_bos && bos() != Vocabulary
 bool Tokenizer::adds_eos() const { return state_->add_eos && eos() != Vocabulary::kNone; }
 bool Tokenizer::adds_space_prefix() const { return state_->space_prefix; }
 
+std::span<const int32_t> Tokenizer::ends_of_generation() const { return state_->ends; }
+
 bool Tokenizer::is_end_of_generation(int32_t id) const {
   return std::find(state_->ends.begin(), state_->ends.end(), id) != state_->ends.end();
 }
@@ -225,7 +227,7 @@ const TokenTrie& Tokenizer::text_trie() const {
   if (!state_->text_trie) {
     std::vector<TokenTrie::Entry> entries;
     for (int32_t id = 0; id < size(); id++)
-      if (!is_control(id)) entries.push_back({piece(id), id});
+      if (!is_control(id) && !is_end_of_generation(id)) entries.push_back({piece(id), id});
     state_->text_trie = std::make_unique<TokenTrie>(std::move(entries));
   }
   return *state_->text_trie;

@@ -1,0 +1,543 @@
+#include "llm/grammar/json_schema.h"
+
+#include "base/utf8.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace lathe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMostDepth = 64;           // of schemas in schemas
+constexpr size_t kMostName = 500;        // bytes of a property name
+constexpr int kMostSchemas = 20000;      // that are looked at, references and mergers included
+constexpr int64_t kMostLength = 100000;  // of strings and arrays, where a schema counts
+
+// Rules that schemas use; `char` is one character of a string. No lone surrogates, which are no text.
+constexpr std::string_view kBasics = R"GBNF(
+ws ::= (" " | "\n" [ \t]{0,20})?
+char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" unit)
+hex ::= [0-9a-fA-F]
+unit ::= [0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} "\\u" [dD] [c-fC-F] hex{2}
+string ::= "\"" char* "\""
+integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
+fraction ::= "." [0-9]{1,16}
+number ::= integer fraction? ([eE] [+-]? [0-9]{1,2})?
+boolean ::= "true" | "false"
+null ::= "null"
+value ::= object | array | string | number | boolean | null
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)* ws)? "}"
+array ::= "[" ws (value ("," ws value)* ws)? "]"
+date ::= [0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [12] [0-9] | "3" [01])
+time ::= ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? ("Z" | [+\-] ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9])
+uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
+)GBNF";
+
+constexpr const char* kUnsupported[] = {"not",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "dependentSchemas",
+                                        "dependentRequired",
+                                        "dependencies",
+                                        "patternProperties",
+                                        "propertyNames",
+                                        "minProperties",
+                                        "maxProperties",
+                                        "contains",
+                                        "minContains",
+                                        "maxContains",
+                                        "uniqueItems",
+                                        "unevaluatedProperties",
+                                        "unevaluatedItems",
+                                        "multipleOf",
+                                        "additionalItems",
+                                        "$dynamicRef",
+                                        "$recursiveRef"};
+
+constexpr const char* kObjectKeys[] = {"properties", "required", "additionalProperties"};
+constexpr const char* kArrayKeys[] = {"items", "prefixItems", "minItems", "maxItems"};
+constexpr const char* kStringKeys[] = {"pattern", "format", "minLength", "maxLength"};
+constexpr const char* kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
+bool has_any(const Json& schema, const auto& keys) {
+  return std::any_of(std::begin(keys), std::end(keys), [&](const char* key) { return schema.contains(key); });
+}
+
+bool is_of_type(const Json& value, std::string_view type) {
+  return type == value.type_name() || (type == "number" && value.is_number()) ||
+         (type == "integer" &&
+          (value.is_number_integer() ||
+           (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()))));
+}
+
+class Converter {
+ public:
+  explicit Converter(const Json& root) : root_(root) {}
+
+  Result<std::string> convert() {
+    LATHE_TRY(expression, visit(root_, "#", 0));
+    return fmt::format("root ::= {}\n{}{}", expression, rules_, kBasics);
+  }
+
+ private:
+  using Text = Result<std::string>;
+
+  template <class... T>
+  static ParseError error(const std::string& path, fmt::format_string<T...> format, T&&... args) {
+    return {fmt::format("{}: {}", path, fmt::format(format, std::forward<T>(args)...)), 0, "JSON schema"};
+  }
+  std::string new_name() { return fmt::format("r{}", ++names_); }
+  void add_rule(const std::string& name, const std::string& body) { rules_ += name + " ::= " + body + "\n"; }
+  std::string as_rule(const std::string& body) {
+    const std::string name = new_name();
+    add_rule(name, body);
+    return name;
+  }
+
+  Result<const Json*> target_of(const Json& ref, const std::string& path) const {
+    const std::string text = ref.is_string() ? ref.get<std::string>() : "";
+    if (!text.starts_with("#")) return error(path, "$ref {} is not local (\"#/...\")", ref.dump());
+    try {
+      return &root_.at(Json::json_pointer(text.substr(1)));
+    } catch (const Json::exception&) {
+      return error(path, "$ref \"{}\" leads nowhere", text);
+    }
+  }
+
+  // An expression that may stand in a sequence.
+  Text visit(const Json& schema, const std::string& path, int depth) {
+    if (++visits_ > kMostSchemas) return error(path, "more than {} schemas to look at", kMostSchemas);
+    if (depth > kMostDepth) return error(path, "schemas are more than {} deep", kMostDepth);
+    if (schema.is_boolean() && !schema.get<bool>()) return error(path, "nothing satisfies false");
+    if (schema.is_boolean()) return std::string("value");
+    if (!schema.is_object()) return error(path, "{} is no schema", schema.type_name());
+    for (const char* key : kUnsupported)
+      if (schema.contains(key) && schema[key] != false)
+        return error(path, "keyword \"{}\" is not supported", key);
+    if (schema.contains("$ref") && !has_constraints_beside_ref(schema))
+      return visit_ref(schema["$ref"], path, depth);
+    for (const char* key : {"$ref", "allOf"})
+      if (schema.contains(key)) {
+        LATHE_TRY(merged, without(schema, key, path));
+        return visit(merged, path, depth + 1);
+      }
+    for (const char* key : {"anyOf", "oneOf"})
+      if (schema.contains(key)) return visit_choice(schema, key, path, depth);
+    if (schema.contains("const")) return visit_values(schema, Json::array({schema["const"]}), path);
+    if (schema.contains("enum")) return visit_values(schema, schema["enum"], path);
+    return visit_types(schema, path, depth);
+  }
+
+  static bool has_constraints_beside_ref(const Json& schema) {
+    constexpr const char* kOthers[] = {"type", "enum", "const", "allOf", "anyOf", "oneOf"};
+    return has_any(schema, kOthers) || has_any(schema, kObjectKeys) || has_any(schema, kArrayKeys) ||
+           has_any(schema, kStringKeys) || has_any(schema, kNumberKeys);
+  }
+
+  // One rule a target, made once: so schemas may contain themselves.
+  Text visit_ref(const Json& ref, const std::string& path, int depth) {
+    LATHE_TRY(target, target_of(ref, path));
+    const auto [at, fresh] = refs_.try_emplace(target, "");
+    if (!fresh) return std::string(at->second);
+    const std::string name = at->second = new_name();
+    LATHE_TRY(body, visit(*target, ref.get<std::string>(), depth + 1));
+    add_rule(name, body);
+    return std::string(name);
+  }
+
+  // The schema with what stands under $ref or allOf merged in.
+  Result<Json> without(const Json& schema, const char* key, const std::string& path) {
+    Json out = schema;
+    out.erase(key);
+    if (std::string_view(key) == "$ref") {
+      LATHE_TRY(target, target_of(schema[key], path));
+      return merge(out, *target, path);
+    }
+    if (!schema[key].is_array()) return error(path, "allOf is not an array");
+    for (const Json& part : schema[key]) {
+      LATHE_TRY(merged, merge(out, part, path));
+      out = std::move(merged);
+    }
+    return Json(std::move(out));
+  }
+
+  // A schema of what satisfies both.
+  Result<Json> merge(const Json& a, const Json& b, const std::string& path, int depth = 0) {
+    if (++visits_ > kMostSchemas || depth > kMostDepth) return error(path, "there is too much to merge");
+    if (b == true || a == b) return Json(a);
+    if (a == true) return Json(b);
+    if (!a.is_object() || !b.is_object())
+      return error(path, "cannot merge {} with {}", a.type_name(), b.type_name());
+    Json out = a;
+    for (const auto& [key, value] : b.items()) {
+      if (!out.contains(key)) {
+        out[key] = value;
+        continue;
+      }
+      LATHE_TRY(both, merge_values(key, out[key], value, path, depth));
+      out[key] = std::move(both);
+    }
+    return Json(std::move(out));
+  }
+
+  Result<Json> merge_values(const std::string& key, const Json& a, const Json& b, const std::string& path,
+                            int depth) {
+    const auto is = [&](auto... names) { return ((key == names) || ...); };
+    if (a == b || is("title", "description", "default", "examples", "$comment", "$id", "$schema", "$defs",
+                     "definitions"))
+      return Json(a);
+    if (is("minimum", "exclusiveMinimum", "minLength", "minItems")) return Json(std::max(a, b));
+    if (is("maximum", "exclusiveMaximum", "maxLength", "maxItems")) return Json(std::min(a, b));
+    if (is("items", "additionalProperties"))
+      return a == false || b == false ? Json(false) : merge(a, b, path, depth + 1);
+    if (key == "properties" && a.is_object() && b.is_object()) {
+      Json out = a;
+      for (const auto& [name, value] : b.items()) {
+        LATHE_TRY(both,
+                  out.contains(name) ? merge(out[name], value, path, depth + 1) : Result<Json>(Json(value)));
+        out[name] = std::move(both);
+      }
+      return Json(std::move(out));
+    }
+    if (is("allOf", "required") && a.is_array() && b.is_array()) {
+      Json out = a;
+      out.insert(out.end(), b.begin(), b.end());
+      return Json(std::move(out));
+    }
+    if (is("enum", "type")) {
+      Json out = Json::array();
+      for (const Json& x : a.is_array() ? a : Json::array({a}))
+        for (const Json& y : b.is_array() ? b : Json::array({b}))
+          if (x == y || (key == "type" && x == "integer" && y == "number"))
+            out.push_back(x);
+          else if (key == "type" && x == "number" && y == "integer")
+            out.push_back(y);
+      if (out.empty())
+        return error(path, "nothing satisfies both \"{}\": {} and {}", key, a.dump(), b.dump());
+      return Json(std::move(out));
+    }
+    return error(path, "two different values of \"{}\" cannot be merged", key);
+  }
+
+  Text visit_choice(const Json& schema, const char* key, const std::string& path, int depth) {
+    if (!schema[key].is_array() || schema[key].empty())
+      return error(path, "{} is not an array of schemas", key);
+    Json base = schema;
+    base.erase(key);
+    std::vector<std::string> options;
+    for (const Json& option : schema[key]) {
+      const std::string at = fmt::format("{}/{}/{}", path, key, options.size());
+      LATHE_TRY(merged, merge(base, option, at));
+      LATHE_TRY(expression, visit(merged, at, depth + 1));
+      options.push_back(expression);
+    }
+    return as_rule(fmt::format("{}", fmt::join(options, " | ")));
+  }
+
+  Text visit_values(const Json& schema, const Json& values, const std::string& path) {
+    std::vector<std::string> options;
+    if (!values.is_array()) return error(path, "enum is not an array");
+    const auto fits = [&](const Json& value) {
+      if (!schema.contains("type")) return true;
+      const Json& type = schema["type"];
+      const auto is_one = [&](const Json& t) {
+        return t.is_string() && is_of_type(value, t.get<std::string>());
+      };
+      return type.is_array() ? std::any_of(type.begin(), type.end(), is_one) : is_one(type);
+    };
+    for (const Json& value : values)
+      if (fits(value)) options.push_back(gbnf_literal(value.dump()));
+    if (options.empty()) return error(path, "no value of the enum is of the type");
+    return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
+  }
+
+  Text visit_types(const Json& schema, const std::string& path, int depth) {
+    if (!schema.contains("type")) {
+      if (has_any(schema, kObjectKeys)) return visit_object(schema, path, depth);
+      if (has_any(schema, kArrayKeys)) return visit_array(schema, path, depth);
+      if (has_any(schema, kStringKeys)) return visit_string(schema, path);
+      if (has_any(schema, kNumberKeys)) return visit_number(schema, "number", path);
+      return std::string("value");
+    }
+    const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    std::vector<std::string> options;
+    for (const Json& type : types) {
+      LATHE_TRY(option, visit_type(schema, type, path, depth));
+      options.push_back(option);
+    }
+    if (options.empty()) return error(path, "\"type\" is empty");
+    return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
+  }
+
+  Text visit_type(const Json& schema, const Json& type, const std::string& path, int depth) {
+    if (type == "object") return visit_object(schema, path, depth);
+    if (type == "array") return visit_array(schema, path, depth);
+    if (type == "string") return visit_string(schema, path);
+    if (type == "integer" || type == "number") return visit_number(schema, type.get<std::string>(), path);
+    if (type == "boolean" || type == "null") return type.get<std::string>();
+    return error(path, "\"type\": {} is not known", type.dump());
+  }
+
+  // A whole number ≥ 0 under a key.
+  Result<std::optional<int64_t>> count(const Json& schema, const char* key, const std::string& path) const {
+    if (!schema.contains(key)) return std::optional<int64_t>();
+    const Json& value = schema[key];
+    if (!is_of_type(value, "integer") || value < 0 || value > kMostLength)
+      return error(path, "\"{}\": {} is not a whole number from 0 to {}", key, value.dump(), kMostLength);
+    return std::optional(value.get<int64_t>());
+  }
+
+  Text visit_string(const Json& schema, const std::string& path) {
+    LATHE_TRY(least, count(schema, "minLength", path));
+    LATHE_TRY(most, count(schema, "maxLength", path));
+    if (least && most && *least > *most)
+      return error(path, "minLength {} is above maxLength {}", *least, *most);
+    std::string format =
+        schema.value("format", Json()).is_string() ? schema["format"].get<std::string>() : "";
+    if (format != "date" && format != "time" && format != "date-time" && format != "uuid") format.clear();
+    if ((least || most) + schema.contains("pattern") + !format.empty() > 1)
+      return error(path, "pattern, format and the bounds of the length are not supported together");
+    if (schema.contains("pattern")) {
+      if (!schema["pattern"].is_string()) return error(path, "\"pattern\" is no string");
+      LATHE_TRY(body, pattern_to_gbnf(schema["pattern"].get<std::string>(), "JSON schema: " + path));
+      return as_rule(fmt::format("\"\\\"\" ({}) \"\\\"\"", body));
+    }
+    if (format == "date-time") return std::string("\"\\\"\" date \"T\" time \"\\\"\"");
+    if (!format.empty()) return fmt::format("\"\\\"\" {} \"\\\"\"", format);
+    if (!least && !most) return std::string("string");
+    return fmt::format("\"\\\"\" char{{{},{}}} \"\\\"\"", least.value_or(0),
+                       most ? std::to_string(*most) : "");
+  }
+
+  // The bound of a key and of its exclusive form, whichever is closer; `closer` is 1 for lower bounds.
+  struct Bound {
+    std::optional<int64_t> value;
+    bool exclusive = false;
+  };
+  Result<Bound> bound(const Json& schema, const char* key, const char* exclusive_key, int closer,
+                      const std::string& path) const {
+    Bound out;
+    for (const char* name : {key, exclusive_key}) {
+      if (!schema.contains(name)) continue;
+      const Json& value = schema[name];
+      if (!is_of_type(value, "integer") || std::abs(value.get<double>()) > 1e15)
+        return error(path, "\"{}\": {} is not supported: bounds have to be whole numbers up to 10^15", name,
+                     value.dump());
+      const auto v = value.get<int64_t>();
+      const bool exclusive = name == exclusive_key;
+      if (!out.value || closer * v > closer * *out.value || (v == *out.value && exclusive))
+        out = {v, exclusive};
+    }
+    return Bound(out);
+  }
+
+  Text visit_number(const Json& schema, const std::string& type, const std::string& path) {
+    LATHE_TRY(low, bound(schema, "minimum", "exclusiveMinimum", 1, path));
+    LATHE_TRY(high, bound(schema, "maximum", "exclusiveMaximum", -1, path));
+    if (!low.value && !high.value) return std::string(type);
+    std::vector<std::string> parts;
+    if (type == "integer") {
+      if (low.exclusive) low = {*low.value + 1, false};
+      if (high.exclusive) high = {*high.value - 1, false};
+    }
+    add_side("", low, high, type == "number", parts);
+    const auto negative = [](const Bound& b) {
+      return Bound{b.value ? std::optional(-*b.value) : std::nullopt, b.exclusive};
+    };
+    add_side("\"-\" ", negative(high), negative(low), type == "number", parts);
+    if (parts.empty()) return error(path, "no {} is between the bounds", type);
+    return as_rule(fmt::format("{}", fmt::join(parts, " | ")));
+  }
+
+  // Numbers x ≥ 0 between two bounds, behind a sign. With fractions: a whole part below the upper bound and
+  // any fraction, or the bound itself.
+  static void add_side(const std::string& sign, const Bound& low, const Bound& high, bool fractions,
+                       std::vector<std::string>& parts) {
+    if (high.value && (*high.value < 0 || (*high.value == 0 && high.exclusive))) return;
+    const bool cut_low = low.value && *low.value >= 0;
+    const int64_t from = cut_low ? *low.value : 0;
+    const bool open = cut_low && low.exclusive;  // `from` itself is out
+    if (!fractions) {
+      if (!high.value || from <= *high.value) parts.push_back(sign + digits_between(from, high.value));
+      return;
+    }
+    const auto whole = high.value ? std::optional(*high.value - 1) : std::nullopt;
+    if (!whole || from + open <= *whole)
+      parts.push_back(sign + digits_between(from + open, whole) + " fraction?");
+    if (open && (!whole || from <= *whole))
+      parts.push_back(sign + digits_between(from, from) + " \".\" [0-9]{0,15} [1-9] [0-9]{0,15}");
+    if (high.value && !high.exclusive && (*high.value > from || (*high.value == from && !open)))
+      parts.push_back(sign + digits_between(*high.value, high.value) + " (\".\" \"0\"{1,16})?");
+  }
+
+  Text visit_array(const Json& schema, const std::string& path, int depth) {
+    LATHE_TRY(min_items, count(schema, "minItems", path));
+    LATHE_TRY(max_items, count(schema, "maxItems", path));
+    const int64_t least = min_items.value_or(0);
+    std::vector<std::string> prefix;
+    if (schema.contains("prefixItems")) {
+      if (!schema["prefixItems"].is_array()) return error(path, "prefixItems is not an array");
+      for (const Json& item : schema["prefixItems"]) {
+        if (max_items && static_cast<int64_t>(prefix.size()) >= *max_items) break;
+        LATHE_TRY(expression, visit(item, fmt::format("{}/prefixItems/{}", path, prefix.size()), depth + 1));
+        prefix.push_back(expression);
+      }
+    }
+    const auto given = static_cast<int64_t>(prefix.size());
+    // After a prefix that says nothing of what follows, nothing follows unless minItems wants it.
+    bool more = schema.contains("items") ? schema["items"] != false : prefix.empty() || least > given;
+    int64_t most = max_items ? *max_items - given : -1;
+    if (!schema.contains("items") && !prefix.empty() && more) most = least - given;
+    more = more && most != 0;
+    if (least > given && (!more || (most >= 0 && most < least - given)))
+      return error(path, "no array has {} items as minItems wants", least);
+    std::string item = "value";
+    if (more && schema.contains("items")) {
+      LATHE_TRY(expression, visit(schema["items"], path + "/items", depth + 1));
+      item = expression;
+    }
+    std::string body = fmt::format("{}", fmt::join(prefix, " \",\" ws "));
+    if (more) {
+      // Behind a prefix each item brings its comma; else the first has none.
+      const int64_t first = prefix.empty() ? 1 : 0, needed = std::max<int64_t>(least - given - first, 0);
+      body += fmt::format("{} (\",\" ws {}){{{},{}}}", first ? item : "", item, needed,
+                          most < 0 ? "" : std::to_string(most - first));
+    }
+    if (!body.empty()) body = fmt::format("({} ws){}", body, prefix.empty() && least == 0 ? "?" : "");
+    return as_rule(fmt::format("\"[\" ws {} \"]\"", body));
+  }
+
+  Text visit_object(const Json& schema, const std::string& path, int depth) {
+    const Json properties = schema.value("properties", Json::object());
+    const Json required = schema.value("required", Json::array());
+    const Json further =
+        schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(properties.empty());
+    if (!properties.is_object()) return error(path, "properties is not an object");
+    if (!required.is_array()) return error(path, "required is not an array");
+    std::vector<std::string> pairs;
+    std::vector<bool> needed;
+    for (const auto& [name, value] : properties.items()) {
+      LATHE_TRY(expression, visit(value, fmt::format("{}/properties/{}", path, name), depth + 1));
+      pairs.push_back(as_rule(fmt::format("{} \":\" ws {}", gbnf_literal(Json(name).dump()), expression)));
+      needed.push_back(std::find(required.begin(), required.end(), name) != required.end());
+    }
+    std::set<std::string> names;
+    for (const auto& [name, value] : properties.items()) names.insert(name);
+    for (const Json& name : required) {
+      if (!name.is_string()) return error(path, "a name in required is no string");
+      if (!names.insert(name.get<std::string>()).second) continue;
+      if (further == false) return error(path, "required property {} is not declared", name.dump());
+      LATHE_TRY(expression, visit(further, path + "/additionalProperties", depth + 1));
+      pairs.push_back(as_rule(fmt::format("{} \":\" ws {}", gbnf_literal(name.dump()), expression)));
+      needed.push_back(true);
+    }
+    for (const std::string& name : names)
+      if (name.size() > kMostName) return error(path, "a property name is longer than {} bytes", kMostName);
+    std::string others;
+    if (further != false) {
+      LATHE_TRY(expression, visit(further, path + "/additionalProperties", depth + 1));
+      others = as_rule(fmt::format("\"\\\"\" {} \"\\\"\" \":\" ws {}", other_names(names), expression));
+    }
+    const std::string body = members(pairs, needed, others);
+    return as_rule(body.empty() ? "\"{\" ws \"}\"" : fmt::format("\"{{\" ws {} \"}}\"", body));
+  }
+
+  // The pairs in their order, optional ones left out or not, then any number of `others`. rest[i]: what may
+  // follow when the pairs before i are done and there was one.
+  std::string members(const std::vector<std::string>& pairs, const std::vector<bool>& needed,
+                      const std::string& others) {
+    std::vector<std::string> rest(pairs.size() + 1);
+    if (!others.empty()) rest[pairs.size()] = as_rule(fmt::format("(\",\" ws {})*", others));
+    for (size_t i = pairs.size(); i-- > 0;)
+      rest[i] = as_rule(fmt::format("(\",\" ws {}){} {}", pairs[i], needed[i] ? "" : "?", rest[i + 1]));
+    std::vector<std::string> firsts;
+    size_t i = 0;
+    for (; i < pairs.size(); i++) {
+      firsts.push_back(fmt::format("{} {}", pairs[i], rest[i + 1]));
+      if (needed[i]) break;
+    }
+    const bool may_be_empty = i == pairs.size();
+    if (may_be_empty && !others.empty()) firsts.push_back(fmt::format("{} {}", others, rest[pairs.size()]));
+    if (firsts.empty()) return "";
+    return fmt::format("(({}) ws){}", fmt::join(firsts, " | "), may_be_empty ? "?" : "");
+  }
+
+  // Names without escapes that are none of those: by the tree of their characters.
+  std::string other_names(const std::set<std::string>& names) {
+    std::vector<std::u32string> spelled;
+    for (const std::string& name : names) {
+      std::u32string codes;
+      for (size_t at = 0; at < name.size();) {
+        const Utf8Step step = decode_utf8(name, at);
+        codes += step.code;
+        at += step.length;
+      }
+      const auto is_escaped = [](char32_t c) { return c < 0x20 || c == '"' || c == '\\' || c == 0x7F; };
+      if (std::none_of(codes.begin(), codes.end(), is_escaped)) spelled.push_back(codes);
+    }
+    std::sort(spelled.begin(), spelled.end());
+    return unlike(spelled, 0);
+  }
+  std::string unlike(std::span<const std::u32string> names, size_t at) {
+    const std::vector<CodePointRange> kEscaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}};
+    const std::string any = gbnf_class(complement(kEscaped)) + "*";
+    if (names.empty()) return any;
+    std::vector<CodePointRange> taken = kEscaped;
+    std::vector<std::string> options;
+    bool ends_here = false;
+    for (size_t i = 0; i < names.size();) {
+      if (names[i].size() == at) {
+        ends_here = true;
+        i++;
+        continue;
+      }
+      const char32_t c = names[i][at];
+      size_t last = i;
+      while (last < names.size() && names[last].size() > at && names[last][at] == c) last++;
+      taken.emplace_back(c, c);
+      options.push_back(gbnf_class({{c, c}}) + " " + unlike(names.subspan(i, last - i), at + 1));
+      i = last;
+    }
+    options.push_back(gbnf_class(complement(taken)) + " " + any);
+    return as_rule(fmt::format("({}){}", fmt::join(options, " | "), ends_here ? "" : "?"));
+  }
+
+  const Json& root_;
+  std::string rules_;
+  std::map<const Json*, std::string> refs_;
+  int names_ = 0, visits_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> json_schema_to_gbnf(std::string_view schema) {
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > 2 * kMostDepth;
+    return true;
+  };
+  Json root;
+  try {
+    root = Json::parse(schema, watch);
+  } catch (const Json::parse_error& problem) {
+    return ParseError{problem.what(), problem.byte, "JSON schema"};
+  } catch (const Json::exception& problem) {
+    return ParseError{problem.what(), 0, "JSON schema"};
+  }
+  if (too_deep) return ParseError{fmt::format("more than {} levels", 2 * kMostDepth), 0, "JSON schema"};
+  try {
+    return Converter(root).convert();
+  } catch (const Json::exception& problem) {
+    return ParseError{problem.what(), 0, "JSON schema"};
+  }
+}
+
+}  // namespace lathe
