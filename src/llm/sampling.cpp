@@ -27,6 +27,8 @@ std::span<const int32_t> last_of(std::span<const int32_t> tokens, int32_t count)
   return count < 0 ? tokens : tokens.last(std::min(tokens.size(), static_cast<size_t>(count)));
 }
 
+double square(double x) { return x * x; }
+
 float& logit_of(std::span<float> logits, int32_t id, const char* what) {
   if (id < 0 || static_cast<size_t>(id) >= logits.size())
     value_error("{}: token {} is outside of the {} logits", what, id, logits.size());
@@ -42,13 +44,20 @@ struct Moments {
 };
 
 template <class Candidates>
+float greatest(const Candidates& candidates) {
+  float top = kNever;
+  for (const auto& c : candidates) top = std::max(top, c.logit);
+  return top;
+}
+
+// Single precision where a whole vocabulary goes through: a part in 10^7 of a probability.
+template <class Candidates>
 Moments moments_of(const Candidates& candidates) {
-  Moments out;
-  for (const auto& c : candidates) out.top = std::max(out.top, c.logit);
+  Moments out{greatest(candidates)};
   for (const auto& c : candidates) {
-    const double above = static_cast<double>(c.logit - out.top), e = std::exp(above);
-    out.sum += e;
-    out.mean += e * above;
+    const float above = c.logit - out.top, e = std::exp(above);
+    out.sum += static_cast<double>(e);
+    out.mean += static_cast<double>(e) * static_cast<double>(above);
   }
   out.mean /= out.sum;
   return out;
@@ -101,13 +110,18 @@ int32_t Sampler::sample(std::span<float> logits) {
   for (const auto& [id, bias] : options_.logit_bias) logit_of(logits, id, "logit_bias") += bias;
   penalize(logits);
   penalize_repetitions(logits);
-  const auto best = std::max_element(logits.begin(), logits.end());
-  const bool has_nan = std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); });
-  if (has_nan || best == logits.end() || !std::isfinite(*best))
+  size_t best = 0;
+  float top = kNever;
+  bool has_nan = false;
+  for (size_t i = 0; i < logits.size(); i++) {
+    has_nan |= std::isnan(logits[i]);
+    if (logits[i] > top) top = logits[best = i];
+  }
+  if (has_nan || !std::isfinite(top))
     user_runtime_error("no token can be drawn: of {} logits {}", logits.size(),
                        has_nan ? "some are not a number" : "none is finite or some are infinite");
   step_++;
-  if (options_.temperature <= 0) return static_cast<int32_t>(best - logits.begin());
+  if (options_.temperature <= 0) return static_cast<int32_t>(best);
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); i++)
     if (logits[i] != kNever) candidates_.push_back({static_cast<int32_t>(i), logits[i]});
@@ -173,7 +187,7 @@ void Sampler::keep_mass(double mass, Key key) {
                         });
       sorted = until;
     }
-    sum += std::exp(static_cast<double>(candidates_[i].logit - all.top));
+    sum += static_cast<double>(std::exp(candidates_[i].logit - all.top));
     if (sum >= mass * all.sum) return candidates_.resize(i + 1);
   }
 }
@@ -181,12 +195,9 @@ void Sampler::keep_mass(double mass, Key key) {
 void Sampler::keep_within_sigma() {
   const auto count = static_cast<double>(candidates_.size());
   double mean = 0, squares = 0;
-  float top = kNever;
-  for (const Candidate& c : candidates_) {
-    mean += static_cast<double>(c.logit) / count;
-    top = std::max(top, c.logit);
-  }
-  for (const Candidate& c : candidates_) squares += std::pow(static_cast<double>(c.logit) - mean, 2);
+  const float top = greatest(candidates_);
+  for (const Candidate& c : candidates_) mean += static_cast<double>(c.logit) / count;
+  for (const Candidate& c : candidates_) squares += square(static_cast<double>(c.logit) - mean);
   const double sigma = std::sqrt(squares / count);
   const double least = static_cast<double>(top) - static_cast<double>(options_.top_n_sigma) * sigma;
   std::erase_if(candidates_, [&](const Candidate& c) { return static_cast<double>(c.logit) < least; });
@@ -226,7 +237,7 @@ void Sampler::truncate() {
   }
   if (o.top_p < 1) keep_mass(static_cast<double>(o.top_p), [](const Candidate& c) { return -c.logit; });
   if (o.min_p > 0) {
-    const float least = moments_of(candidates_).top + std::log(o.min_p);
+    const float least = greatest(candidates_) + std::log(o.min_p);
     std::erase_if(candidates_, [&](const Candidate& c) { return c.logit < least; });
   }
   if (o.xtc_probability > 0) drop_top_choices();
@@ -243,31 +254,28 @@ double Sampler::temperature() const {
 }
 
 int32_t Sampler::draw() {
-  const double t = temperature();
-  float top = kNever;
-  for (const Candidate& c : candidates_) top = std::max(top, c.logit);
-  std::vector<double> p;
-  p.reserve(candidates_.size());
+  const auto scale = static_cast<float>(1 / temperature());
+  const float top = greatest(candidates_);
+  weights_.clear();
   double sum = 0;
   for (const Candidate& c : candidates_)
-    sum += p.emplace_back(std::exp(static_cast<double>(c.logit - top) / t));
+    sum += static_cast<double>(weights_.emplace_back(std::exp((c.logit - top) * scale)));
   if (options_.mirostat == 2) {
-    const double least = std::exp2(-mu_) * sum;
-    const double most = *std::max_element(p.begin(), p.end());
+    const double least = std::min(1.0, std::exp2(-mu_) * sum);  // the greatest weight is 1
     sum = 0;
-    for (double& x : p) sum += x = x >= least || x == most ? x : 0;
+    for (float& x : weights_) sum += static_cast<double>(x = static_cast<double>(x) >= least ? x : 0);
   }
   double rest = uniform(0) * sum;
-  size_t chosen = p.size();
-  for (size_t i = 0; i < p.size(); i++) {
-    if (p[i] == 0) continue;
+  size_t chosen = 0;
+  for (size_t i = 0; i < weights_.size() && rest >= 0; i++) {
+    if (weights_[i] == 0) continue;
     chosen = i;
-    rest -= p[i];
-    if (rest < 0) break;
+    rest -= static_cast<double>(weights_[i]);
   }
   if (options_.mirostat == 2)
     mu_ -= static_cast<double>(options_.mirostat_eta) *
-           (-std::log2(p[chosen] / sum) - static_cast<double>(options_.mirostat_tau));
+           (-std::log2(static_cast<double>(weights_[chosen]) / sum) -
+            static_cast<double>(options_.mirostat_tau));
   return candidates_[chosen].id;
 }
 

@@ -85,6 +85,7 @@ class Sampler {
   SamplingOptions options_;
   std::vector<int32_t> accepted_;
   std::vector<Candidate> candidates_;
+  std::vector<float> weights_;  // of candidates, when one is drawn
   double mu_;
   uint64_t step_ = 0;
 };
