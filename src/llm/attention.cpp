@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "llm/cache.h"
 
-#include <limits>
-
 namespace lathe {
 namespace {
 
@@ -23,13 +21,6 @@ std::optional<Norm> head_norm(const Weights& weights, const std::string& name, i
   if (!tensor) return std::nullopt;
   per_head = tensor->elements() == width;
   return Norm{weights.values(name, {per_head ? width : heads * width}), std::nullopt, eps, false};
-}
-
-// Softmax with one more column, of the sinks, that has no value.
-Tensor softmax_with_sinks(const Tensor& scores, const Tensor& sinks) {
-  const Tensor top = scores.max(-1, true).maximum(sinks);
-  const Tensor weights = (scores - top).exp();
-  return weights / (weights.sum(-1, true) + (sinks - top).exp());
 }
 
 }  // namespace
@@ -70,7 +61,7 @@ LayerState make_state(const Attention& block, const StateOptions& options) {
 }
 
 Tensor forward(const Attention& block, const Tensor& x, const Step& step, LayerState& state) {
-  const int64_t rows = step.rows, group = block.heads / block.kv_heads;
+  const int64_t rows = step.rows;
   // Heads (heads, rows, width) of a projection, normed and turned.
   const auto heads = [&](Tensor t, int64_t n, const std::optional<Norm>& norm) {
     if (norm && !block.norm_heads) t = (*norm)(t);
@@ -92,19 +83,10 @@ Tensor forward(const Attention& block, const Tensor& x, const Step& step, LayerS
   write_cache(keys, step, heads(block.k(x), block.kv_heads, block.k_norm));
   write_cache(values, step, block.v(x).reshape({rows, block.kv_heads, -1}).transpose(0, 1));
 
-  const int64_t capacity = keys[0].size(1).value();
-  const SInt seen = step.start + rows;
-  const Slice past{0, seen};
-  const Tensor k = read_cache(keys, past).unsqueeze(1), v = read_cache(values, past).unsqueeze(1);
-  Tensor scores = q.reshape({block.kv_heads, group, rows, -1}).matmul(k.transpose(-2, -1)) * block.scale;
-  if (block.softcap != 0) scores = (scores / block.softcap).tanh() * block.softcap;
-  if (rows > 1 || block.window)
-    scores =
-        visible(step, block.window, capacity, seen).where(scores, -std::numeric_limits<double>::infinity());
-  const Tensor weights = block.sinks
-                             ? softmax_with_sinks(scores, block.sinks->reshape({block.kv_heads, group, 1, 1}))
-                             : scores.softmax(-1);
-  const Tensor mixed = weights.matmul(v).reshape({block.heads, rows, -1}).transpose(0, 1).reshape({rows, -1});
+  const Tensor mixed =
+      attend(q, keys, values, block.value_dim, step, {block.scale, block.softcap, block.window, block.sinks})
+          .transpose(0, 1)
+          .reshape({rows, -1});
   return block.output(block.gated ? mixed * gate.sigmoid() : mixed);
 }
 

@@ -3,22 +3,30 @@
 #include "llm/state.h"
 #include "tensor/tensor.h"
 
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace lathe {
 
-// Rows of `width` numbers for heads and positions, zeros: (heads, capacity, width) of floats, or int8 of that
-// shape and float16 scales of its blocks, (heads, capacity, width / 32). ValueError for widths that are no
-// whole blocks then.
+// Rows of `width` numbers for heads and positions, zeros: (heads, positions, width) of floats, or int8 of
+// that shape and float16 scales of its blocks, (heads, positions, width / 32); positions are whole blocks of
+// kKeyBlock. ValueError for widths that are no whole blocks then.
 std::vector<Tensor> make_cache(int64_t heads, int64_t width, const StateOptions& options);
 // x (heads, rows, width) goes to the positions of the step.
 void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x);
-// float32 (heads, positions, width).
-Tensor read_cache(std::span<const Tensor> cache, const Slice& positions);
 
-// Which keys the rows of a call see, the last `window` of those up to a row's own, all of them where it is 0:
-// bool (rows, keys). `capacity` bounds `keys`.
-Tensor visible(const Step& step, int64_t window, int64_t capacity, const SInt& keys);
+// What scores become before and in the softmax.
+struct Scores {
+  double scale = 1, softcap = 0;
+  int64_t window = 0;           // a row sees so many positions up to its own; 0: all
+  std::optional<Tensor> sinks = {};  // float32 (heads): logits of one more column, which has no value
+};
+
+// Attention of query (heads, rows, width) float32 over the positions up to the last row's: float32 (heads,
+// rows, value width). Heads share those of the caches in groups; the value of a position is the first
+// `value_width` numbers of its row. Row r sees what stands up to position start + r.
+Tensor attend(const Tensor& query, std::span<const Tensor> keys, std::span<const Tensor> values,
+              int64_t value_width, const Step& step, const Scores& scores);
 
 }  // namespace lathe

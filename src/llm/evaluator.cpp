@@ -26,6 +26,7 @@ Evaluator::Evaluator(const Model& model, const EvaluatorOptions& options)
       is_recurrent_(model.config().is_recurrent()),
       start_("start", 0, options.context - 1),
       count_("count", 1, largest_call(options)),
+      key_blocks_("key_blocks", 1, key_blocks(cache_positions(options))),
       reset_([this] {
         std::vector<Tensor> done;
         for (Tensor t : recurrent_state()) done.push_back(t.assign(t.const_like(0)));
@@ -52,8 +53,9 @@ std::vector<Tensor> Evaluator::recurrent_state() const {
 Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
   const auto found = graphs_.find({rows, logits});
   if (found != graphs_.end()) return found->second;
-  const auto run = [this, rows, logits](const Tensor& tokens, const Variable& start, const Variable& count) {
-    const Step step{rows, start, rows == 1 ? SInt(1) : SInt(count)};
+  const auto run = [this, rows, logits](const Tensor& tokens, const Variable& start, const Variable& count,
+                                        const Variable& blocks) {
+    const Step step{rows, start, rows == 1 ? SInt(1) : SInt(count), blocks};
     const Tensor out = model_.forward(tokens, step, state_, logits).contiguous();
     if (logits == Logits::All) return std::vector<Tensor>{out};
     return std::vector<Tensor>{out, out.argmax(0, true)};
@@ -66,7 +68,8 @@ std::vector<Tensor> Evaluator::call(int64_t rows, std::span<const int32_t> token
   const int64_t start = static_cast<int64_t>(live_.size()), count = static_cast<int64_t>(tokens.size());
   CHECK(!is_recurrent_ || recurrent_at_ == start);
   if (is_recurrent_) recurrent_at_ = -1;
-  std::vector<Tensor> out = graph(rows, logits)(input, start_.bind(start), count_.bind(count));
+  std::vector<Tensor> out = graph(rows, logits)(input, start_.bind(start), count_.bind(count),
+                                                key_blocks_.bind(key_blocks(start + rows)));
   live_.insert(live_.end(), tokens.begin(), tokens.end());
   if (is_recurrent_) recurrent_at_ = start + count;
   return out;

@@ -63,7 +63,8 @@ class Evaluator {
   std::vector<std::pair<int64_t, int64_t>> calls(int64_t n) const;
 
  private:
-  using Graph = Jit<std::function<std::vector<Tensor>(const Tensor&, const Variable&, const Variable&)>>;
+  using Graph = Jit<
+      std::function<std::vector<Tensor>(const Tensor&, const Variable&, const Variable&, const Variable&)>>;
   struct Checkpoint {
     int64_t length;  // of the front of `live` that it is a function of
     std::vector<Tensor> state;
@@ -82,7 +83,7 @@ class Evaluator {
   EvaluatorOptions options_;
   ModelState state_;
   bool is_recurrent_;
-  Variable start_, count_;
+  Variable start_, count_, key_blocks_;
   std::map<std::pair<int64_t, Logits>, Graph> graphs_;
   Jit<std::function<void()>> reset_;
   Jit<std::function<std::vector<Tensor>()>> save_;

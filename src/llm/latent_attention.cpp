@@ -4,7 +4,6 @@
 #include "llm/cache.h"
 
 #include <cmath>
-#include <limits>
 
 namespace lathe {
 
@@ -77,13 +76,7 @@ Tensor forward(const LatentAttention& block, const Tensor& x, const Step& step, 
   const Tensor down = block.kv_down(x).unsqueeze(0);  // (1, rows, rank + turned)
   const Tensor latent = block.kv_norm(down.at(ellipsis, Slice{0, block.rank}));
   write_cache(state.cache, step, Tensor::cat({latent, turn(down.at(ellipsis, Slice{block.rank, none}))}, -1));
-  const SInt seen = step.start + rows;
-  const Tensor past = read_cache(state.cache, Slice{0, seen});  // (1, seen, rank + turned)
-  Tensor scores = query.matmul(past.transpose(-2, -1)) * block.scale;
-  if (rows > 1)
-    scores = visible(step, 0, state.cache[0].size(1).value(), seen)
-                 .where(scores, -std::numeric_limits<double>::infinity());
-  const Tensor mixed = scores.softmax(-1).matmul(past.at(ellipsis, Slice{0, block.rank}));
+  const Tensor mixed = attend(query, state.cache, state.cache, block.rank, step, {.scale = block.scale});
   return block.output(multiply(mixed, block.v).transpose(0, 1).reshape({rows, -1}));
 }
 

@@ -11,10 +11,16 @@ namespace lathe {
 // positions start … start + count - 1, those behind are padding: what a block writes for them must not
 // count. Attention may write padding to its cache, since later calls overwrite it before anything reads it;
 // recurrent blocks leave their state as it is after the last token.
+//
+// Attention reads the keys in blocks, so that its loops have fixed sizes: `key_blocks` of them hold all
+// positions up to start + rows.
+inline constexpr int64_t kKeyBlock = 128;
+constexpr int64_t key_blocks(int64_t positions) { return (positions + kKeyBlock - 1) / kKeyBlock; }
 struct Step {
   int64_t rows = 1;
   SInt start = 0;  // a Variable in [0, context - 1]
   SInt count = 1;  // a Variable in [1, rows], or 1
+  SInt key_blocks = 1;
 };
 
 enum class KvType : uint8_t { F16, F32, Q8_0 };
