@@ -6,8 +6,6 @@
 #include "llm/evaluator.h"
 #include "llm/model.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace lathe {
@@ -20,27 +18,6 @@ EvaluatorOptions evaluator_options(const GgufFile& file, const ModelOptions& opt
           .chunk = options.chunk,
           .kv_type = options.kv_type,
           .device = options.device};
-}
-
-// Log-probabilities of `chosen` and of the `most` likeliest tokens, best first.
-std::vector<TokenLogprob> log_probabilities(std::span<const float> logits, int32_t chosen, int64_t most) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x - top));
-  const double shift = top + std::log(sum);
-  const auto logprob = [&](int32_t id) {
-    return TokenLogprob{id, static_cast<float>(logits[static_cast<size_t>(id)] - shift)};
-  };
-  std::vector<int32_t> order(logits.size());
-  for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int32_t>(i);
-  const auto end = order.begin() + std::min<int64_t>(most, static_cast<int64_t>(order.size()));
-  std::partial_sort(order.begin(), end, order.end(), [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  std::vector<TokenLogprob> out{logprob(chosen)};
-  for (auto it = order.begin(); it != end; ++it) out.push_back(logprob(*it));
-  return out;
 }
 
 }  // namespace
@@ -99,22 +76,31 @@ GenerateResult LanguageModel::generate(std::span<const int32_t> prompt, const Ge
   Evaluator& evaluator = impl_->evaluator;
   GenerateResult out;
   out.prompt_tokens = static_cast<int64_t>(prompt.size());
+  const bool reads_logits = options.mask || options.top_logprobs >= 0 || !options.sampling.is_plain_greedy();
+  Sampler sampler(options.sampling);
+  for (const int32_t token : prompt) sampler.accept(token);
   const double begin = now_seconds();
   Prediction next = evaluator.evaluate(prompt, &out.cached_tokens);
   double first = 0;  // when the prompt was done
-  std::vector<float> logits;
   while (true) {
     if (options.max_tokens >= 0 && static_cast<int64_t>(out.ids.size()) >= options.max_tokens) break;
     GeneratedToken token;
-    const bool reads_logits = options.pick || options.top_logprobs >= 0;
-    if (reads_logits) logits = next.logits.to_vector<float>();
-    std::vector<TokenLogprob> logprobs;
-    const std::vector<float> plain = options.top_logprobs >= 0 ? logits : std::vector<float>();
-    token.id = options.pick ? options.pick(logits) : next.best.item<int32_t>();
-    if (options.top_logprobs >= 0) {
-      logprobs = log_probabilities(plain, token.id, options.top_logprobs);
-      token.logprob = logprobs[0].logprob;
-      token.top = std::span(logprobs).subspan(1);
+    std::vector<TokenLogprob> top;
+    if (reads_logits) {
+      std::vector<float> logits = next.logits.to_vector<float>();
+      const std::vector<float> before = options.top_logprobs >= 0 ? logits : std::vector<float>();
+      if (options.mask) options.mask(logits);
+      token.id = sampler.sample(logits);
+      sampler.accept(token.id);
+      if (options.top_logprobs >= 0) {
+        const double sum = log_sum_exp(before);
+        token.logprob = static_cast<float>(before[static_cast<size_t>(token.id)] - sum);
+        const auto most = static_cast<size_t>(options.top_logprobs);
+        for (const auto& [id, logprob] : best_log_probabilities(before, most)) top.push_back({id, logprob});
+        token.top = top;
+      }
+    } else {
+      token.id = next.best.item<int32_t>();
     }
     if (first == 0) first = now_seconds();
     token.is_end = options.stop_at_end && impl_->tokenizer.is_end_of_generation(token.id);
@@ -128,7 +114,7 @@ GenerateResult LanguageModel::generate(std::span<const int32_t> prompt, const Ge
     const bool is_last =
         options.max_tokens >= 0 && static_cast<int64_t>(out.ids.size()) >= options.max_tokens;
     if (is_full || is_last) break;
-    next = options.pick ? evaluator.append(token.id) : evaluator.append(token.id, next.best);
+    next = reads_logits ? evaluator.append(token.id) : evaluator.append(token.id, next.best);
   }
   const double end = now_seconds();
   if (first == 0) first = end;

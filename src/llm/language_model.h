@@ -2,6 +2,7 @@
 #pragma once
 #include "base/function_ref.h"
 #include "llm/config.h"
+#include "llm/sampling.h"
 #include "llm/state.h"
 #include "llm/tokenizer/tokenizer.h"
 
@@ -24,16 +25,17 @@ struct ModelOptions {
 };
 
 struct GenerateOptions {
-  int64_t max_tokens = -1;  // -1: until the context is full
-  // Picks a token; may change the logits. Without it the likeliest is taken, which the graph finds.
-  std::function<int32_t(std::span<float> logits)> pick;
+  int64_t max_tokens = -1;   // -1: until the context is full
+  SamplingOptions sampling;  // plain greedy ones are done in the graph
+  // Rules tokens out by -inf before each is sampled, as a grammar does; the callback tells which it became.
+  std::function<void(std::span<float> logits)> mask;
   bool stop_at_end = true;    // at tokens that end a generation (Tokenizer::is_end_of_generation)
   int64_t top_logprobs = -1;  // ≥ 0: log-probabilities of each token and so many of the best
 };
 
 struct TokenLogprob {
   int32_t token = 0;
-  float logprob = 0;  // of the distribution before sampling options
+  float logprob = 0;  // of the distribution before mask and sampling options
 };
 
 // What the callback sees of each new token, one that ends the generation included.

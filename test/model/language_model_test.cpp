@@ -92,3 +92,30 @@ TEST_CASE("a prompt goes on as text") {
   CHECK(second.reason == StopReason::Callback);
   CHECK(second.ids == std::vector<int32_t>(first.ids.begin() + 20, first.ids.begin() + 25));
 }
+
+TEST_CASE("sampled texts follow from the seed") {
+  const auto folder = test::data_folder("llm");
+  if (!folder) return;
+  LanguageModel model =
+      LanguageModel::load((*folder / "stories260K" / "stories260K-F16.gguf").string(), {.context = 64});
+  const std::vector<int32_t> prompt{1};
+  GenerateOptions options;
+  options.max_tokens = 20;
+  options.sampling.temperature = 1;
+  const auto drawn = [&](uint64_t seed) {
+    options.sampling.seed = seed;
+    return model.generate(prompt, options).ids;
+  };
+  const std::vector<int32_t> one = drawn(1), two = drawn(2);
+  CHECK(one != two);
+  CHECK(drawn(1) == one);
+  // A mask that leaves one token leaves no choice.
+  options.mask = [](std::span<float> logits) {
+    for (size_t i = 0; i < logits.size(); i++)
+      if (i != 300) logits[i] = -INFINITY;
+  };
+  CHECK(drawn(1) == std::vector<int32_t>(20, 300));
+  // The context is full after 64 tokens.
+  options.mask = nullptr, options.max_tokens = -1, options.stop_at_end = false;
+  CHECK(drawn(3).size() == 64);
+}
