@@ -1,5 +1,6 @@
 // The reference model against models and vectors that were made elsewhere.
 #include "base/mmap.h"
+#include "llm/evaluator.h"
 
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "support/data.h"
+#include "support/model_file.h"
 #include "support/random_model.h"
 #include "support/reference_model.h"
 #include "support/test.h"
@@ -170,6 +172,45 @@ TEST_CASE("the GPT-2 reference on gpt-nano-sort") {
       check_close(logits[t], {from, from + 3}, 2.4e-6);
     }
   }
+}
+
+TEST_CASE("gpt-nano-sort sorts") {
+  const auto folder = test::data_folder("llm/gpt-nano-sort");
+  if (!folder) return;
+  const auto parse = [&](const char* name) {
+    return nlohmann::json::parse(read_file((*folder / name).string()));
+  };
+  test::ModelData data = gpt_nano(parse("gpt-nano-sort-model.json"));
+  data.metadata["gpt2.context_length"] = int64_t{11};
+  data.metadata["gpt2.vocab_size"] = int64_t{3};
+  data.metadata["gpt2.feed_forward_length"] = int64_t{192};
+  const std::string bytes = test::to_gguf(data).to_bytes();
+  const auto file = std::make_shared<const GgufFile>(
+      GgufFile::parse(std::as_bytes(std::span(bytes)), "gpt-nano-sort").or_throw());
+  const EvaluatorOptions options{.context = 11, .kv_type = KvType::F32};
+  const Model model(file, "", options.context, cache_positions(options));
+  Evaluator evaluator(model, options);
+  const nlohmann::json partials = parse("gpt-nano-sort-t0-partials.json");
+  const std::vector<double> idx = decoded(partials.at("idx")), want = decoded(partials.at("lm_head"));
+  for (size_t b = 0; b < 3; b++) {
+    const auto from = idx.begin() + static_cast<std::ptrdiff_t>(b * 11);
+    const std::vector<float> logits = evaluator.all_logits(std::vector<int32_t>(from, from + 11));
+    const auto first = want.begin() + static_cast<std::ptrdiff_t>(b * 33);
+    check_close({logits.begin(), logits.end()}, {first, first + 33}, 1e-5);
+  }
+  int sorted = 0;
+  for (int n = 0; n < 729; n++) {
+    std::vector<int32_t> digits, got;
+    for (int i = 0, rest = n; i < 6; i++, rest /= 3) digits.push_back(rest % 3);
+    Prediction next = evaluator.evaluate(digits);
+    while (got.size() < 6) {
+      got.push_back(next.best.item<int32_t>());
+      if (got.size() < 6) next = evaluator.append(got.back(), next.best);
+    }
+    std::sort(digits.begin(), digits.end());
+    sorted += got == digits;
+  }
+  CHECK(sorted == 729);
 }
 
 TEST_CASE("mixtures of experts by hand") {

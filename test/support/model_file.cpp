@@ -61,6 +61,14 @@ GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed, GgmlType type) {
   return writer;
 }
 
+GgufWriter to_gguf(const ModelData& model) {
+  GgufWriter writer;
+  for (const auto& [key, value] : model.metadata) writer.set(key, to_gguf(value));
+  for (const auto& [name, weight] : model.weights)
+    writer.add(name, weight.shape, std::vector<float>(weight.values.begin(), weight.values.end()));
+  return writer;
+}
+
 ModelData read_model(const GgufFile& file) {
   ModelData out;
   for (const auto& [key, value] : file.metadata().entries()) out.metadata[key] = from_gguf(value);

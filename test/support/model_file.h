@@ -13,6 +13,9 @@ namespace lathe::test {
 // norms, routers, biases, convolutions and decays stay F32, as in files that quantisers write.
 GgufWriter random_gguf(const ModelSpec& spec, uint64_t seed, GgmlType type);
 
+// A file of these values as float32.
+GgufWriter to_gguf(const ModelData& model);
+
 // What a file says, with the weights unpacked.
 ModelData read_model(const GgufFile& file);
 
