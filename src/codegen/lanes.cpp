@@ -47,10 +47,17 @@ class LaneHoist {
     const auto n = std::ranges::count_if(u.srcs(), [&](const UOp& s) { return holds(s); });
     if (!n) return true;
     const bool sums = u.op() == Op::Reduce && u.arg_as<ReduceArg>().op == Op::Add && is_float(u.dtype());
-    if (sums) return outer_.insert(u.node()).second;
+    if (sums) return !has_lanes(u) && outer_.insert(u.node()).second;
     const bool linear =
         u.op() == Op::Add || (u.op() == Op::Mul && n == 1) || (u.op() == Op::Cast && is_float(u.dtype()));
     return linear && sums_.insert(u.node()).second;
+  }
+
+  // Whether the sum has lanes already: its own, or those of an axis around it.
+  static bool has_lanes(const UOp& sum) {
+    return std::ranges::any_of(sum.src(0).ranges(), [](const Node* r) {
+      return UOp(r).range().type == AxisType::Vector;
+    });
   }
 
   UOp rebuilt(const UOp& u, const UOp& v, const Rebuilt& done) const {
