@@ -59,7 +59,8 @@ Route route(const ExpertConfig& config, const Tensor& logits, const std::optiona
     weights = weights.softmax(-1);
   else if (config.normalize)
     weights = weights / (weights.sum(-1, true) + 1e-20);
-  return {experts.contiguous(), weights * config.scale};
+  // With bounds that are known, gathers need no gate.
+  return {experts.contiguous().clamp(0, config.count - 1), weights * config.scale};
 }
 
 MixtureOfExperts make_mixture_of_experts(const BlockContext& context, int64_t layer) {
