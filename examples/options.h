@@ -57,6 +57,15 @@ class Options {
     }
     return otherwise;
   }
+  std::string text(std::string_view name, std::string_view otherwise) const {
+    for (size_t i = 0; i < words_.size(); i++) {
+      if (words_[i] != name) continue;
+      if (i + 1 == words_.size() || words_[i + 1].starts_with("--"))
+        throw WrongUsage{std::string(name) + " wants a value"};
+      return words_[i + 1];
+    }
+    return std::string(otherwise);
+  }
   // The last word unless it is an option or the value of one.
   std::optional<std::string> path() const {
     if (words_.empty() || words_.back().starts_with("--")) return std::nullopt;
@@ -71,8 +80,12 @@ class Options {
   }
 
  private:
+  // The help writes values in capitals: "--steps N".
   bool takes_value(const std::string& word) const {
-    return word.starts_with("--") && help_.find("\n  " + word + " N ") != help_.npos;
+    const size_t at = word.starts_with("--") ? help_.find("\n  " + word + " ") : help_.npos;
+    const size_t value = at + 4 + word.size();
+    return at != help_.npos && value < help_.size() && help_[value] >= 'A' && help_[value] <= 'Z' &&
+           (help_[value + 1] == ' ' || help_[value + 1] < 'a');
   }
 
   std::vector<std::string> words_;
