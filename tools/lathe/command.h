@@ -12,9 +12,11 @@ namespace lathe::command {
 void add_bench(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_gguf(CLI::App& app);
 void add_knobs(CLI::App& app);
 void add_onnx(CLI::App& app);
+void add_perplexity(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_run(CLI::App& app);
 void add_template(CLI::App& app);

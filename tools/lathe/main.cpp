@@ -28,9 +28,11 @@ int run(int argc, char** argv) {
   lathe::command::add_bench(app);
   lathe::command::add_demo(app);
   lathe::command::add_devices(app);
+  lathe::command::add_eval(app);
   lathe::command::add_gguf(app);
   lathe::command::add_knobs(app);
   lathe::command::add_onnx(app);
+  lathe::command::add_perplexity(app);
   lathe::command::add_profile(app);
   lathe::command::add_run(app);
   lathe::command::add_template(app);
