@@ -3,6 +3,7 @@
 // Llama, and writes both as a GGUF file with 8-bit weights. The model that lathe carries was made by it
 // (data/model).
 #include "base/hash.h"
+#include "base/mmap.h"
 #include "llm/tokenizer/tokenizer.h"
 #include "llm/tokenizer/train_bpe.h"
 #include "options.h"
@@ -113,7 +114,7 @@ std::optional<Corpus> read_corpus(const example::Options& o) {
   }
   Corpus corpus;
   for (const std::string& path : paths) {
-    const std::string text = read_text(path);
+    const std::string text = lathe::read_file(path);
     // A test has the beginning of each text.
     add_text(corpus, o.has("--short") ? std::string_view(text).substr(0, 100'000) : std::string_view(text));
   }
@@ -318,17 +319,6 @@ std::string write(const Llama& model, const lathe::Tokenizer& tokenizer, const S
   return tokenizer.decode(std::vector<int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(given), ids.end()));
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    out << text;
-    if (!out.flush())
-      throw lathe::UserError(lathe::UserError::Kind::Runtime, path.string() + " cannot be written");
-  }
-  std::filesystem::rename(temporary, path);
-}
-
 // Losses, samples and the model, as files and in words. Whether the model beats the counts.
 bool report(Training& training, const Data& data, const Settings& s) {
   const double baseline = KneserNey(data.train, static_cast<size_t>(s.sizes.vocabulary))
@@ -343,7 +333,7 @@ bool report(Training& training, const Data& data, const Settings& s) {
       "counts of four tokens: %.4f (%.1f, %.3f)\n",
       loss, std::exp(loss), bits(loss), static_cast<int>(training.step()), baseline, std::exp(baseline),
       bits(baseline));
-  write_file(s.out / "loss.svg", training.plot(baseline));
+  lathe::write_file_atomically((s.out / "loss.svg").string(), training.plot(baseline));
   export_gguf(training.model(), s.sizes, data.tokenizer.vocabulary(),
               {.steps = training.step(),
                .tokens = training.step() * s.batch * s.sizes.length,
@@ -356,7 +346,7 @@ bool report(Training& training, const Data& data, const Settings& s) {
     samples +=
         fmt::format("--- {}\n{}\n\n", prompt,
                     write(training.model(), data.tokenizer, s, prompt, s.sizes.vocabulary < 1000 ? 8 : 120));
-  write_file(s.out / "samples.txt", samples);
+  lathe::write_file_atomically((s.out / "samples.txt").string(), samples);
   std::printf("%s", samples.c_str());
   return loss < baseline;
 }
@@ -371,7 +361,7 @@ bool resumes_exactly(const Settings& s, const Data& data) {
       Training training(s, data);
       if (training.step() == 0 && std::filesystem::exists(training.checkpoint())) training.load();
       training.run(last);
-      ends[is_broken] = read_text(training.checkpoint().string());
+      ends[is_broken] = lathe::read_file(training.checkpoint().string());
       if (last == s.steps) report(training, data, s);
     }
   }

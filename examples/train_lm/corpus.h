@@ -1,13 +1,8 @@
 // Texts to train a language model on: read, freed of layout, and cut into what is trained on and what is held
 // out.
 #pragma once
-#include "base/error.h"
-
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,13 +17,6 @@ inline constexpr std::array kControlTokens{kEndOfText, kTurn, kEndOfTurn};
 struct Corpus {
   std::string train, held_out;  // with the texts of control tokens
 };
-
-inline std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  if (!in) throw lathe::UserError(lathe::UserError::Kind::Runtime, path + " cannot be read");
-  return bytes;
-}
 
 // Lines without blanks at their ends, and without more than one blank in a row.
 inline std::vector<std::string> clean_lines(std::string_view text) {

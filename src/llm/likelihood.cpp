@@ -1,6 +1,7 @@
 #include "llm/likelihood.h"
 
 #include "base/error.h"
+#include "llm/sampling.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -63,10 +64,7 @@ size_t answer_of(const Json& answer, const std::vector<std::string>& choices, co
 }  // namespace
 
 double token_loss(std::span<const float> logits, int32_t token) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x - top));
-  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)] - top);
+  return log_sum_exp(logits) - logits[static_cast<size_t>(token)];
 }
 
 double LossMean::mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
