@@ -1,7 +1,6 @@
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "renderer/program.h"
-#include "uop/image.h"
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 
@@ -114,7 +113,7 @@ std::vector<Family> families_of(std::span<const UOp> accesses) {
   std::vector<Family> out;
   for (const UOp& u : accesses) {
     const UOp& address = u.src(0);
-    if (address.op() != Op::Index || !address.ndim() || is_image(strip_after(address.src(0)))) continue;
+    if (address.op() != Op::Index || !address.ndim()) continue;
     Family f{address.src(0), {}, {}, address.src(1).dtype(), {}, {u}, {{}}, {}};
     f.open.emplace_back(static_cast<size_t>(lanes_of(address)), true);
     if (u.n_srcs() == 3) {

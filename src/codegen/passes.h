@@ -163,13 +163,6 @@ std::optional<MagicDivision> magic_division(int128 largest, int128 divisor);
 // test/unit/decompose_long.cpp.
 UOp decompose_long(const UOp& sink, const Target& target);
 
-// Half and float arguments become images of the best size for what the kernel reads of them, where there is a
-// size, every access is one of four elements from a multiple of 4 under one gate (0 where it fails), and the
-// kernel does not both read and write the argument. Image values are float: half is cast at the access, and
-// nothing is left of a cast to half and back. `alignment` as in `image_sizes`; for kernels with lanes whose
-// literals are weak still. Shown by test/unit/image_test.cpp.
-UOp use_images(const UOp& sink, int64_t alignment);
-
 // Brings Sub, Neg, FDiv, CmpEq, MulAcc and Shl back where the target has them and takes Sub, Neg, CmpEq and
 // Max away where it does not. MulAcc is made of floats only, and only on targets that round it once in one
 // instruction. A product with a reciprocal becomes a division only where both are computed equally often: one

@@ -315,7 +315,6 @@ std::string CWriter::device_program(const std::string& name, const Signature& s)
 Rendered CWriter::run(std::string_view kernel_name) {
   const std::string name = to_identifier(kernel_name);
   const Signature s = signature_of(linear_);
-  refuse_images(s, dialect_.language);
   if (!dialect_.is_device) refuse_work_groups(s, dialect_.language);
   for (const UOp& b : s.buffers) values_[b.node()] = {fmt::format("buf{}", b.param().slot)};
   for (const UOp& v : s.variables) values_[v.node()] = {pool_.unique("var_" + to_identifier(v.param().name))};

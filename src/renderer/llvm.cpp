@@ -412,7 +412,6 @@ std::string LlvmWriter::module_text(const std::string& name, const Signature& s)
 Rendered LlvmWriter::run(std::string_view kernel_name) {
   const std::string name = to_identifier(kernel_name);
   const Signature s = signature_of(linear_);
-  refuse_images(s, kLanguage);
   refuse_work_groups(s, kLanguage);
   for (const UOp& b : s.buffers) define(b, fmt::format("%buf{}", b.param().slot));
   for (const UOp& v : s.variables) define(v, "%" + pool_.unique("var_" + to_identifier(v.param().name)));

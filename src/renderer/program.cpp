@@ -1,7 +1,6 @@
 #include "renderer/program.h"
 
 #include "uop/eval.h"
-#include "uop/image.h"
 
 #include <algorithm>
 
@@ -71,11 +70,6 @@ void refuse_work_groups(const Signature& s, std::string_view renderer) {
     CHECK(!s.groups[i] && !s.items[i], "the {} renderer knows no work groups", renderer);
 }
 
-void refuse_images(const Signature& s, std::string_view renderer) {
-  for (const UOp& u : s.buffers)
-    CHECK(!is_image(u), "the {} renderer knows no images: slot {}", renderer, u.param().slot);
-}
-
 int64_t lanes_of(const UOp& u) {
   if (!u.has_shape() || u.shape().empty()) return 0;
   CHECK(u.ndim() == 1, "value of shape {} in a linear program", to_string(u.shape()));
@@ -87,11 +81,7 @@ Address address_of(const UOp& address) {
   const UOp& u = strip_after(address);
   Address a;
   a.buffer = strip_after(u.src(0));
-  if (u.op() == Op::Index && is_image(a.buffer)) {
-    a.row = u.src(1);
-    a.index = u.src(2);
-    a.lanes = lanes_of(u);
-  } else if (u.op() == Op::Index) {
+  if (u.op() == Op::Index) {
     CHECK(u.n_srcs() == 2, "{} coordinates into flat memory", u.n_srcs() - 1);
     a.index = u.src(1);
     a.lanes = lanes_of(u.src(1));

@@ -18,8 +18,7 @@ int64_t lanes_of(const UOp& u);
 
 struct Address {
   UOp buffer;         // Param or Buffer
-  UOp index;          // a scalar; one index a lane where `scattered`; the column of a pixel of an image
-  UOp row;            // of an image only, null otherwise
+  UOp index;          // a scalar; one index a lane where `scattered`
   int64_t lanes = 0;  // 0: one element
   bool scattered = false;
 };
@@ -104,8 +103,7 @@ void write_node(Writer& writer, const UOp& u) {
 // Buffers that some Store writes.
 std::unordered_set<const Node*> written_buffers(std::span<const UOp> linear);
 
-// For renderers of languages without images, and of functions of the host.
-void refuse_images(const Signature& s, std::string_view renderer);
+// For renderers of functions of the host.
 void refuse_work_groups(const Signature& s, std::string_view renderer);
 
 }  // namespace lathe

@@ -4,7 +4,6 @@
 #include "uop/eval.h"
 #include "uop/expression.h"
 #include "uop/gates.h"
-#include "uop/image.h"
 #include "uop/linear_terms.h"
 #include "uop/simplify.h"
 #include "uop/spec_rules.h"
@@ -406,7 +405,6 @@ void check_access(const UOp& u, bool must_prove) {
   if (!is_address(u.src(0))) return;
   const UOp& address = strip_after(u.src(0));
   Access a{u, strip_after(address.src(0)), {}, {}, 0};
-  if (is_image(a.memory)) return;
   const bool is_run = address.op() == Op::Shrink;
   a.index = is_run ? address.src(1).src(0) : address.src(1);
   const int64_t run = is_run ? address.src(2).src(0).value().as_i64() : 1;

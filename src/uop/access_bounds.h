@@ -7,8 +7,7 @@ namespace lathe {
 // Proves of every Load and Store of a kernel body (docs/ir.md stages 2 to 4) that it stays inside its memory
 // wherever its gate holds, for all values of Ranges, variables and loaded elements. First by the interval of
 // the index, then by its interval under the gate, then point by point. What float comparisons say is not
-// looked at: they may be true or false. Not checked are an index that reinterprets bits and accesses of
-// images, which are made by coordinates and give zeros outside.
+// looked at: they may be true or false. Not checked is an index that reinterprets bits.
 //
 // InternalError names the access, the index, its range and gate, and a point where it leaves the memory. An
 // access that takes more than a million points to prove is refused, too, unless `must_prove` is false, and so

@@ -2,7 +2,6 @@
 
 #include "uop/arg_kind.h"
 #include "uop/derive.h"
-#include "uop/image.h"
 #include "uop/pattern.h"
 
 #include <algorithm>
@@ -78,14 +77,9 @@ bool axes_form(const UOp& u) {
 
 bool storage_form(const UOp& u) {
   const ParamArg& p = u.param();
-  if (p.dtype != u.dtype()) return is_image(u);
+  if (p.dtype != u.dtype()) return false;
   if (p.space == AddrSpace::Alu) return !p.name.empty() && is_scalar(u);
   return p.dtype != DType::Void && !is_weak(p.dtype);
-}
-
-bool has_coordinates(const UOp& u) {
-  if (!is_image(strip_after(u.src(0)))) return u.n_srcs() == 2;
-  return u.n_srcs() == 3 && is_scalar(u.src(1)) && is_scalar(u.src(2));
 }
 
 bool boxes_fit(const UOp& u) {
@@ -241,8 +235,8 @@ const SpecRule kRules[] = {
        if (!u.has_shape() || u.dtype() == DType::Void) return true;
        return u.shape().empty() || (u.shape().size() == 1 && u.shape()[0].is_const());
      }},
-    {kK | kP, kStorage, "memory is flat, or an image",
-     [](U u) { return u.param().space == AddrSpace::Alu || u.shape().size() == 1 || is_image(u); }},
+    {kK | kP, kStorage, "memory is flat",
+     [](U u) { return u.param().space == AddrSpace::Alu || u.shape().size() == 1; }},
     {kP, kStorage,
      "arguments are Global memory with a slot or int and long variables; Buffers are Reg or Local",
      argument_form},
@@ -252,7 +246,7 @@ const SpecRule kRules[] = {
     {kP, of(Op::Range), "loops count in int or long", [](U u) { return is_counter(u.dtype()); }},
     {kP, of(Op::Special), "a launch index is an int", [](U u) { return u.dtype() == DType::Int32; }},
     {kP, of(Op::If), "the condition of an If is a scalar", [](U u) { return is_scalar(u.src(0)); }},
-    {kK | kP, of(Op::Index), "memory and vectors have one coordinate, images two", has_coordinates},
+    {kK | kP, of(Op::Index), "memory and vectors have one coordinate", [](U u) { return u.n_srcs() == 2; }},
     {kP, of(Op::Index),
      "an Index is an address with integer coordinates, or picks constant lanes of a vector",
      [](U u) {

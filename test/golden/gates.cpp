@@ -124,12 +124,6 @@ std::pair<std::string_view, std::string_view> split(std::string_view s, std::str
 
 UOp read(std::string_view text, const Names& names) { return parse_expression(text, names).or_throw(); }
 
-ImageRead read_image(std::string_view text, const Names& names) {
-  const auto [gate, coordinates] = split(text, " @ ");
-  const auto [x, y] = split(coordinates, " , ");
-  return {read(gate, names), read(y, names), read(x, names)};
-}
-
 // Simplified on its own, up to the order of operands.
 bool same(const UOp& a, const UOp& b) { return reorder(a) == reorder(simplify(b)); }
 
@@ -160,23 +154,6 @@ std::string compare_accesses(const UOp& a, const UOp& b, const Names& names) {
   return !loads.empty() ? loads : stored[0] == stored[1] ? "" : "stores differ";
 }
 
-std::string compare_reads(const ImageSize& size, const ImageRead& a, const ImageRead& b, const Names& names) {
-  Points points(names, 2);
-  const int64_t n = size.height * size.width * 4;
-  const UOp out = param(0, {points.count * 4}, DType::Float32),
-            image = image_param(param(1, {n}, DType::Float32), size);
-  const UOp offset[] = {points.loop * 4}, four[] = {constant(4)};
-  const UOp to = UOp::make(Op::Shrink, {out, stack(offset), stack(four)});
-  Bytes memory = floats(n), read[2];
-  for (const int k : {0, 1}) {
-    const ImageRead& r = k ? b : a;
-    const UOp coordinates[] = {where(r.gate, r.y, invalid()), r.x};
-    read[k].resize(static_cast<size_t>(points.count) * 16);
-    run_at(points, store(to, load(index(image, coordinates))), read[k], memory);
-  }
-  return first_difference(points, read[0], read[1], "reads");
-}
-
 std::string compare_values(const UOp& a, const UOp& b, Bytes memory, const Names& names) {
   Points points(names, 2);
   const UOp out = param(0, {points.count}, DType::Float32);
@@ -198,25 +175,6 @@ std::string check_gate(std::string_view row, const Names& names) {
   if (!same(got, where(read(want_gate, names), read(want_at, names), invalid())))
     problems += fmt::format("  {}: gives {}\n", row, expression(got));
   if (const std::string s = compare_accesses(original, got, names); !s.empty())
-    problems += fmt::format("  {}: {}\n", row, s);
-  return problems;
-}
-
-std::string check_image(std::string_view row, const Names& names) {
-  const auto [image, accesses] = split(row, ": ");
-  const auto [height, width] = split(image, "x");
-  const ImageSize size{std::stoll(std::string(height)), std::stoll(std::string(width))};
-  const auto [input, output] = split(accesses, " => ");
-  const auto [want_gate, want_at] = split(output == "=" ? input : output, " @ ");
-  const ImageRead original = read_image(input, names),
-                  got = gate_by_row(size, simplify_image_read(size, original));
-  const ImageRead want = read_image(
-      fmt::format("{} @ {}", want_gate, want_at == "=" ? split(input, " @ ").second : want_at), names);
-  std::string problems;
-  if (!same(got.gate, want.gate) || !same(got.x, want.x) || !same(got.y, want.y))
-    problems += fmt::format("  {}: gives {} @ {} , {}\n", row, expression(got.gate), expression(got.x),
-                            expression(got.y));
-  if (const std::string s = compare_reads(size, original, got, names); !s.empty())
     problems += fmt::format("  {}: {}\n", row, s);
   return problems;
 }
@@ -275,24 +233,6 @@ TEST_CASE("simplified accesses load and store the same, inside of the memory") {
   CHECK(changed > 100);
 }
 
-TEST_CASE("image reads without a clause read the same") {
-  const Names names = parse_names("a[0,5] b[-3,4] c[0,3]").or_throw();
-  RandomGates random(names, 12);
-  int dropped = 0;
-  for (int i = 0; i < 1500; i++) {
-    const ImageSize size{random.number(1, 8), random.number(1, 12)};
-    const ImageRead read{random.gate(), random.number(0, 3) ? random.sum() : random.index(), random.sum()};
-    const ImageRead simple = simplify_image_read(size, read);
-    dropped += !(simple.gate == simplify_gate(simplify(read.gate)));
-    const ImageRead in_row = {simple.gate, constant(random.number(-1, 3)), simple.x};
-    CHECK_MESSAGE(compare_reads(size, in_row, gate_by_row(size, in_row), names) == "",
-                  expression(in_row.gate));
-    CHECK_MESSAGE(compare_reads(size, read, simple, names) == "", expression(read.gate), " @ ",
-                  expression(read.x), " , ", expression(read.y), " -> ", expression(simple.gate));
-  }
-  CHECK(dropped > 100);
-}
-
 TEST_CASE("selections of gated loads have the same values with other gates") {
   const Names names = parse_names("a[0,5] b[-3,4] c[0,3]").or_throw();
   RandomGates random(names, 13);
@@ -328,9 +268,4 @@ TEST_CASE("wrong gates are seen") {
   CHECK(contains(compare_accesses(gated("a<5", "a"), gated("a<6", "a"), names), "index 5, size 5"));
   CHECK(contains(compare_accesses(gated("a<5", "a"), gated("a<5", "4-a"), names), "loads differ"));
   CHECK(contains(check_gate("a<5 @ a+1 => a<5 @ a", names), "gives"));
-  CHECK(contains(check_image("2x5: a<5 @ a , 0 => a<5 @ =", names), "gives true @ a , 0"));
-  const ImageSize size{2, 5};
-  const UOp a = names[0].second, zero = constant(0), always = constant(Scalar(true));
-  CHECK(compare_reads(size, {lt(a, 5), zero, a}, {always, zero, a}, names) == "");
-  CHECK(contains(compare_reads(size, {lt(a, 4), zero, a}, {always, zero, a}, names), "reads differ"));
 }

@@ -26,8 +26,8 @@
 //   both sides and simplify(input) have one value wherever the input has one (all points of the box up to
 //   20,000, else samples); simplify(input) is the output, up to the order of commutative operands; its range
 //   is {lo..hi}. `rows sound` checks only values, and so does `rows pending`, which tells when rows hold.
-//   `rows bounds` has `expression (lo,hi)`: the range without simplification. `rows gate` and `rows image`
-//   are those of gates.h; both forms are executed, too. `rows accesses` has `load => ok`, `load => bad text`
+//   `rows bounds` has `expression (lo,hi)`: the range without simplification. `rows gate` are
+//   those of gates.h; both forms are executed, too. `rows accesses` has `load => ok`, `load => bad text`
 //   or `address = value => …`: whether the accesses stay in their buffers, and a part of the error.
 //
 //   `rows refused tensor` (kernel, program) has a graph a line, its lines parted by ` ; `:
@@ -187,7 +187,7 @@ class GoldenFile {
   void run_rows(const std::string& kind) {
     blocks_++;
     constexpr std::string_view kRefused = "refused ";
-    const std::string_view kinds[] = {"simplify", "sound", "pending", "bounds", "gate", "image", "accesses"};
+    const std::string_view kinds[] = {"simplify", "sound", "pending", "bounds", "gate", "accesses"};
     if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds) && !kind.starts_with(kRefused))
       value_error("{}: no rows of kind '{}'", where(at_ + 1), kind);
     int n_rows = 0, now_hold = 0;

@@ -236,7 +236,6 @@ std::string check_row_line(std::string_view kind, std::string_view line, int& n_
       try {
         problems += kind == "bounds"     ? check_bounds(row, names)
                     : kind == "gate"     ? check_gate(row, names)
-                    : kind == "image"    ? check_image(row, names)
                     : kind == "accesses" ? check_access_row(row, names)
                                          : check_rewrite(kind, row, names, now_hold);
       } catch (const Error& e) {

@@ -2,7 +2,6 @@
 
 #include "renderer/program.h"
 #include "renderer/renderer.h"
-#include "uop/image.h"
 
 #include <unordered_map>
 
@@ -113,7 +112,7 @@ class Resolver {
   }
 
   void add_memory(const UOp& u, bool is_scratch) {
-    const bool known = is_image(u) || (u.has_shape() && u.ndim() == 1 && u.shape()[0].is_const());
+    const bool known = u.has_shape() && u.ndim() == 1 && u.shape()[0].is_const();
     CHECK(known || !is_scratch, "{}: scratch of unknown size", out_.name);
     memory_[u.node()] = static_cast<int32_t>(out_.memories.size());
     out_.memories.push_back({u.param().dtype, u.param().slot, known ? element_count(u) : -1, is_scratch});
@@ -177,7 +176,6 @@ class Resolver {
     const Access a = access_of(u);
     const auto operand_or_none = [&](const UOp& x) { return x ? operand(x) : Operand{}; };
     SmallVec<Operand, 3> srcs{operand(a.at.index), operand_or_none(a.value), operand_or_none(a.gate)};
-    if (a.at.row) srcs.push_back(operand(a.at.row));
     auto memory = memory_.find(a.at.buffer.node());
     CHECK(memory != memory_.end(), "{}: memory is used before it is declared", out_.name);
     Step& step =
@@ -187,9 +185,6 @@ class Resolver {
     step.index = memory->second;
     step.is_scattered = a.at.scattered;
     step.has_gate = static_cast<bool>(a.gate);
-    if (!a.at.row) return;
-    step.height = a.at.buffer.shape()[0].value();
-    step.width = a.at.buffer.shape()[1].value();
   }
 
   std::span<const UOp> linear_;

@@ -43,9 +43,7 @@ struct Step {
   int32_t index = 0;          // Variable: argument; Load and Store: number of the memory
   bool is_scattered = false;  // Load, Store: one index a lane, else consecutive from source 0
   bool has_gate = false;
-  int64_t height = 0, width = 0;  // Load, Store of an image: its size in pixels
-  // Load: index, alternative, gate. Store: index, value, gate. Of an image the column, and its row at the
-  // end. Gather: one a lane.
+  // Load: index, alternative, gate. Store: index, value, gate. Gather: one a lane.
   SmallVec<Operand, 3> srcs;
 };
 

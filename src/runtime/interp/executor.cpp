@@ -170,18 +170,9 @@ class Run {
 
   bool is_open(const Step& s, int32_t lane) const { return !s.has_gate || at(s.srcs[2], lane).as_bool(); }
 
-  // The pixel that an image access touches is none of the image's.
-  bool is_outside_image(const Step& s) const {
-    if (s.width == 0) return false;
-    const int64_t y = at(s.srcs[3]).as_i64(), x = at(s.srcs[0]).as_i64();
-    return y < 0 || y >= s.height || x < 0 || x >= s.width;
-  }
-
   // The element that a lane touches, inside the buffer.
   int64_t element(const Step& s, int32_t lane) const {
-    int64_t i = s.is_scattered ? at(s.srcs[0], lane).as_i64() : at(s.srcs[0]).as_i64() + lane;
-    if (s.width != 0)
-      i = is_outside_image(s) ? -1 : (at(s.srcs[3]).as_i64() * s.width + at(s.srcs[0]).as_i64()) * 4 + lane;
+    const int64_t i = s.is_scattered ? at(s.srcs[0], lane).as_i64() : at(s.srcs[0]).as_i64() + lane;
     const int64_t size = bound_[static_cast<size_t>(s.index)].elements;
     if (i < 0 || i >= size) [[unlikely]]
       out_of_range(s, i, size);
@@ -199,10 +190,6 @@ class Run {
     for (int32_t lane = 0; lane < s.lanes; lane++) {
       if (!is_open(s, lane)) {
         result(s, lane) = at(s.srcs[1], lane);
-        continue;
-      }
-      if (is_outside_image(s)) {
-        result(s, lane) = Scalar(0.0);
         continue;
       }
       const int64_t i = element(s, lane);
