@@ -88,38 +88,44 @@ struct AffineSearch {
   bool weighs_by_rms;  // weights are the root mean square plus the magnitude, not the magnitude alone
 };
 
-float error_of(const Affine& a, In x, In weights, float inverse_scale, float least, const AffineSearch& s) {
-  float out = 0;
-  for (size_t i = 0; i < x.size(); i++) {
-    const int l = nearest(inverse_scale * (x[i] - least), 0, s.most);
-    const float off = a.scale * static_cast<float>(l) - a.minimum - x[i];
-    out += weights[i] * (s.is_absolute ? std::fabs(off) : off * off);
-  }
-  return out;
-}
+// Up to 32 elements with their weights, and the codes that a scale gives them.
+struct AffineGroup {
+  In x;
+  std::array<float, 32> weights, codes;
 
-// Scale and minimum of least squares for the codes that an inverse scale gives.
-Affine solve(In x, In weights, float inverse_scale, float least, int most) {
-  float w_ = 0, wx = 0, wl = 0, wll = 0, wxl = 0;
-  for (size_t i = 0; i < x.size(); i++) {
-    const auto l = static_cast<float>(nearest(inverse_scale * (x[i] - least), 0, most));
-    const float w = weights[i];
-    w_ += w, wx += w * x[i], wl += w * l, wll += w * l * l, wxl += w * l * x[i];
+  void find_codes(float inverse_scale, float least, int most) {
+    for (size_t i = 0; i < x.size(); i++)
+      codes[i] = static_cast<float>(nearest(inverse_scale * (x[i] - least), 0, most));
   }
-  const float determinant = w_ * wll - wl * wl;
-  if (!(determinant > 0)) return {};
-  const float offset = (wll * wx - wl * wxl) / determinant;
-  if (offset > 0) return {wxl / wll, 0};
-  return {(w_ * wxl - wx * wl) / determinant, -offset};
-}
+  float error(const Affine& a, bool is_absolute) const {
+    float out = 0;
+    for (size_t i = 0; i < x.size(); i++) {
+      const float off = a.scale * codes[i] - a.minimum - x[i];
+      out += weights[i] * (is_absolute ? std::fabs(off) : off * off);
+    }
+    return out;
+  }
+  // Scale and minimum of least squares.
+  Affine solve() const {
+    float w_ = 0, wx = 0, wl = 0, wll = 0, wxl = 0;
+    for (size_t i = 0; i < x.size(); i++) {
+      const float w = weights[i], l = codes[i];
+      w_ += w, wx += w * x[i], wl += w * l, wll += w * l * l, wxl += w * l * x[i];
+    }
+    const float determinant = w_ * wll - wl * wl;
+    if (!(determinant > 0)) return {};
+    const float offset = (wll * wx - wl * wxl) / determinant;
+    if (offset > 0) return {wxl / wll, 0};
+    return {(w_ * wxl - wx * wl) / determinant, -offset};
+  }
+};
 
 Affine affine_scale(In x, const AffineSearch& s) {
-  std::array<float, 32> buffer;
-  const auto weights = std::span(buffer).first(x.size());
+  AffineGroup group{x, {}, {}};
   float squares = 0;
   for (const float v : x) squares += v * v;
   const float rms = s.weighs_by_rms ? std::sqrt(squares / static_cast<float>(x.size())) : 0;
-  for (size_t i = 0; i < x.size(); i++) weights[i] = rms + std::fabs(x[i]);
+  for (size_t i = 0; i < x.size(); i++) group.weights[i] = rms + std::fabs(x[i]);
 
   const auto [low, high] = std::minmax_element(x.begin(), x.end());
   float least = std::min(*low, 0.0f);
@@ -127,12 +133,13 @@ Affine affine_scale(In x, const AffineSearch& s) {
   const auto inverse_scale = [&](float most) { return most / (*high - least); };
   const auto most = static_cast<float>(s.most);
   Affine best{1 / inverse_scale(most), -least};
-  float best_error = error_of(best, x, weights, inverse_scale(most), least, s);
+  group.find_codes(inverse_scale(most), least, s.most);
+  float best_error = group.error(best, s.is_absolute);
   for (int i = 0; i <= s.steps; i++) {
-    const float tried = inverse_scale(s.first + s.step * static_cast<float>(i) + most);
-    const Affine a = solve(x, weights, tried, least, s.most);
+    group.find_codes(inverse_scale(s.first + s.step * static_cast<float>(i) + most), least, s.most);
+    const Affine a = group.solve();
     if (a.scale == 0) continue;
-    const float error = error_of(a, x, weights, tried, least, s);
+    const float error = group.error(a, s.is_absolute);
     if (error >= best_error) continue;
     best = a, best_error = error;
     least = -a.minimum;  // further tries start at it
