@@ -209,9 +209,13 @@ TEST_CASE("masks are what every token's bytes say") {
     more.push_back(token);
   }
   const Tokenizer t = tokenizer_of(more);
-  const Grammar g = schema(
-      R"({"type":"object","properties":{"a":{"type":"string","maxLength":5},"b":{"type":"array"}},"required":["b"]})");
-  for (int round = 0; round < 20; round++) {
+  const Grammar grammars[] = {
+      schema(
+          R"({"type":"object","properties":{"a":{"type":"string","maxLength":5},"b":{"type":"array"}},"required":["b"]})"),
+      schema(R"({"type":"string","minLength":20,"maxLength":40})"),
+      gbnf("root ::= (\"[\" x{3,30} \"]\"?){9,40} | (\"{\" (x \",\"?){20,}){2,9}\nx ::= [a-z{}1 \"-]")};
+  for (int round = 0; round < 30; round++) {
+    const Grammar& g = grammars[round % 3];
     GrammarMatcher matcher(g, t);
     std::string text;
     for (int step = 0; step < 40; step++) {
@@ -234,7 +238,7 @@ TEST_CASE("masks are what every token's bytes say") {
       text += t.piece(next);
     }
   }
-  GrammarMatcher matcher(g, t);
+  GrammarMatcher matcher(grammars[0], t);
   CHECK(test::contains(test::user_error([&] { matcher.accept('x'); }).what(),
                        "token 120 (\"x\") leads out of the grammar"));
   CHECK(!matcher.accept_text("[1"));

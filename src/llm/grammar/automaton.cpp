@@ -22,12 +22,28 @@ GrammarAutomaton::GrammarAutomaton(const GrammarAutomaton& other, State& state)
   state = intern(std::move(ways), other.can_end(state));
 }
 
-uint32_t GrammarAutomaton::copy_stack(const GrammarAutomaton& other, uint32_t stack) {
+uint32_t GrammarAutomaton::node_alike(uint32_t node, uint32_t bytes) const {
+  const uint32_t end = net_->nodes[node].run_end;
+  return end > node && end - node > bytes ? end - bytes : node;
+}
+
+uint32_t GrammarAutomaton::copy_stack(const GrammarAutomaton& other, uint32_t stack, uint32_t bytes) {
   std::vector<uint32_t> nodes;
-  for (; stack != kBottom; stack = other.frames_[stack].below) nodes.push_back(other.frames_[stack].node);
+  for (; stack != kBottom; stack = other.frames_[stack].below)
+    nodes.push_back(node_alike(other.frames_[stack].node, bytes));
   uint32_t out = kBottom;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) out = push(*node, out);
   return out;
+}
+
+GrammarAutomaton::State GrammarAutomaton::alike(State state, uint32_t bytes) {
+  if (!net_->has_runs) return state;
+  std::vector<Way> ways;
+  for (const auto& [node, stack] : states_[state]->ways)
+    ways.push_back({node_alike(node, bytes), copy_stack(*this, stack, bytes)});
+  std::sort(ways.begin(), ways.end());
+  ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+  return intern(std::move(ways), can_end(state));
 }
 
 uint32_t GrammarAutomaton::push(uint32_t node, uint32_t below) {

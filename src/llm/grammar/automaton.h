@@ -19,10 +19,10 @@ namespace lathe {
 class GrammarAutomaton {
  public:
   using State = uint32_t;
-  static constexpr State kDead = 0;            // no text goes on from here
-  static constexpr size_t kDeepest = 500;      // calls within calls; what nests deeper is not accepted
-  static constexpr size_t kMostWays = 2000;    // of reading a text at the same time
-  static constexpr size_t kManyStates = 8192;  // beyond it, `restart` is due
+  static constexpr State kDead = 0;             // no text goes on from here
+  static constexpr size_t kDeepest = 500;       // calls within calls; what nests deeper is not accepted
+  static constexpr size_t kMostWays = 2000;     // of reading a text at the same time
+  static constexpr size_t kManyStates = 16384;  // beyond it, `restart` is due
 
   explicit GrammarAutomaton(std::shared_ptr<const GrammarNet> net);
   // One that has only `state` of another; `state` becomes its number here.
@@ -37,6 +37,9 @@ class GrammarAutomaton {
     const State next = states_[state]->next[byte];
     return next != kUnknown ? next : make_step(state, byte);
   }
+  // A state that does the same with the next `bytes` bytes: of counted repetitions, which have a state a
+  // count, one stands for all whose end is further away.
+  State alike(State state, uint32_t bytes);
   size_t size() const { return states_.size(); }
 
  private:
@@ -56,7 +59,9 @@ class GrammarAutomaton {
   };
 
   uint32_t push(uint32_t node, uint32_t below);
-  uint32_t copy_stack(const GrammarAutomaton& other, uint32_t stack);
+  uint32_t node_alike(uint32_t node, uint32_t bytes) const;
+  // A stack of another automaton here, its nodes alike for so many bytes.
+  uint32_t copy_stack(const GrammarAutomaton& other, uint32_t stack, uint32_t bytes = UINT32_MAX);
   // The state of all ways that these reach without a byte.
   State close(std::vector<Way> ways);
   State intern(std::vector<Way> ways, bool can_end);

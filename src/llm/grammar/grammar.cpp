@@ -20,12 +20,21 @@ struct GrammarMatcher::Table {
       : automaton(other.automaton, state), trie(other.trie), words(other.words) {}
 
   const Mask& mask(GrammarAutomaton::State state) {
-    if (const auto at = masks.find(state); at != masks.end()) return at->second;
-    if (masks.size() >= kMostMasks) masks.clear();
-    Mask& out = masks[state];
-    out.resize(words);
-    walk(state, out);
-    return out;
+    if (const auto at = masks.find(state); at != masks.end()) return *at->second;
+    if (made >= kMostMasks || masks.size() >= 16 * kMostMasks) {
+      masks.clear();
+      made = 0;
+    }
+    const GrammarAutomaton::State alike = automaton.alike(state, trie.deepest());
+    std::shared_ptr<const Mask>& of_alike = masks[alike];
+    if (!of_alike) {
+      auto fresh = std::make_shared<Mask>(words);
+      walk(alike, *fresh);
+      of_alike = std::move(fresh);
+      made++;
+    }
+    const std::shared_ptr<const Mask> out = of_alike;
+    return *(masks[state] = out);
   }
 
   // Over all bytes of all tokens, but not beyond one that leads out of the grammar.
@@ -54,7 +63,8 @@ struct GrammarMatcher::Table {
   GrammarAutomaton automaton;
   const TokenTrie& trie;
   size_t words;
-  std::unordered_map<GrammarAutomaton::State, Mask> masks;
+  std::unordered_map<GrammarAutomaton::State, std::shared_ptr<const Mask>> masks;
+  size_t made = 0;
 };
 
 struct Grammar::Shared {

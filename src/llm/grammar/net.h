@@ -24,6 +24,9 @@ struct GrammarNet {
     std::vector<uint32_t> jumps;  // without taking a byte
     bool returns = false;         // the rule may end here
     bool is_tail = false;         // all it can do is return: a call that leads here needs no way back
+    // Of counted repetitions: from here to this node all nodes do the same, each one time after the other,
+    // and each time takes a byte. 0 elsewhere.
+    uint32_t run_end = 0;
   };
   struct Rule {
     std::string name;  // empty for the parts of others
@@ -33,6 +36,7 @@ struct GrammarNet {
   std::vector<Node> nodes;
   std::vector<Rule> rules;
   uint32_t root = 0;  // a rule
+  bool has_runs = false;
 };
 
 // Reads GBNF, the notation of llama.cpp: `name ::= alternatives`, where an alternative is a sequence of

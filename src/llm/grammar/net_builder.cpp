@@ -114,8 +114,8 @@ NetBuilder::Fragment NetBuilder::choice(std::span<const Fragment> options) {
 NetBuilder::Fragment NetBuilder::repeat(Fragment what, uint32_t least, uint32_t most) {
   if (least == 1 && most == 1) return what;
   if (most == 0) return empty();
-  const uint32_t start = node(), end = node();
   if (least <= 1 && (most == 1 || most == kUnbounded)) {
+    const uint32_t start = node(), end = node();
     jump(start, what.start);
     jump(what.end, end);
     if (least == 0) jump(start, end);
@@ -123,9 +123,11 @@ NetBuilder::Fragment NetBuilder::repeat(Fragment what, uint32_t least, uint32_t 
     return {start, end};
   }
   // A rule of its own, so that each further time is one node.
-  const uint32_t item = unnamed_rule(what);
+  const uint32_t item = unnamed_rule(what), end = node(), start = node();
+  const uint32_t times = most == kUnbounded ? least : most;
   uint32_t at = start;
-  for (uint32_t i = 0; i < (most == kUnbounded ? least : most) && !is_full(); i++) {
+  repetitions_.push_back({item, start, least, times});
+  for (uint32_t i = 0; i < times && !is_full(); i++) {
     if (i >= least) jump(at, end);
     const uint32_t next = node();
     net_.nodes[at].calls.push_back({item, next});
@@ -208,9 +210,18 @@ void NetBuilder::find_tails() {
   }
 }
 
+void NetBuilder::find_runs() {
+  for (const auto& [item, first, least, times] : repetitions_) {
+    if (net_.rules[item].is_nullable) continue;
+    net_.has_runs = true;
+    for (uint32_t i = 0; i < times; i++) net_.nodes[first + i].run_end = first + (i < least ? least : times);
+  }
+}
+
 std::optional<std::string> NetBuilder::finish() {
   find_nullable();
   find_tails();
+  find_runs();
   // Depth first over calls without a byte before them; a rule that is met while it is open calls itself.
   enum Mark : char { New, Open, Done };
   std::vector<Mark> marks(net_.rules.size(), New);

@@ -58,8 +58,14 @@ class NetBuilder {
   std::vector<uint32_t> first_calls(uint32_t rule, bool& returns) const;
   void find_nullable();
   void find_tails();
+  void find_runs();
 
+  // Repetitions a{least,most}: nodes `first`, first + 1 … are those before each time.
+  struct Repetition {
+    uint32_t item, first, least, times;
+  };
   GrammarNet net_;
+  std::vector<Repetition> repetitions_;
   std::vector<char> defined_;
   std::unordered_map<std::string, uint32_t> by_name_;
 };

@@ -26,6 +26,7 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
       nodes_.push_back({0, static_cast<uint32_t>(tokens_.size()), static_cast<uint8_t>(bytes[i])});
     }
     tokens_.push_back(id);
+    deepest_ = std::max(deepest_, static_cast<uint32_t>(bytes.size()));
     last = bytes;
   }
   close(0);

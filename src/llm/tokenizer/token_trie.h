@@ -34,6 +34,7 @@ class TokenTrie {
   // The root is node 0; one more node stands behind the last, so that `first_token` of any end exists.
   std::span<const Node> nodes() const { return nodes_; }
   uint32_t size() const { return nodes_[0].end; }
+  uint32_t deepest() const { return deepest_; }  // bytes of the longest token
   std::span<const int32_t> tokens() const { return tokens_; }
   std::span<const int32_t> tokens_at(uint32_t node) const {
     return between(nodes_[node].first_token, nodes_[node + 1].first_token);
@@ -64,6 +65,7 @@ class TokenTrie {
   }
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;
+  uint32_t deepest_ = 0;
   std::array<uint32_t, 256> root_{};  // children of the root
 };
 
