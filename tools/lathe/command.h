@@ -10,6 +10,7 @@
 namespace lathe::command {
 
 void add_bench(CLI::App& app);
+void add_chat(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_eval(CLI::App& app);
@@ -19,6 +20,7 @@ void add_onnx(CLI::App& app);
 void add_perplexity(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_run(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_template(CLI::App& app);
 void add_tensors(CLI::App& app);
 void add_tokenize(CLI::App& app);

@@ -26,6 +26,7 @@ int run(int argc, char** argv) {
       "  lathe knobs               the environment variables that change what happens\n"
       "`lathe COMMAND --help` has more of each.");
   lathe::command::add_bench(app);
+  lathe::command::add_chat(app);
   lathe::command::add_demo(app);
   lathe::command::add_devices(app);
   lathe::command::add_eval(app);
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
   lathe::command::add_perplexity(app);
   lathe::command::add_profile(app);
   lathe::command::add_run(app);
+  lathe::command::add_serve(app);
   lathe::command::add_template(app);
   lathe::command::add_tensors(app);
   lathe::command::add_tokenize(app);

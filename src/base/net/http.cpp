@@ -10,6 +10,7 @@
 #include <httplib.h>
 #include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -94,7 +95,8 @@ class SinkStream : public HttpStream {
  public:
   SinkStream(httplib::DataSink& sink, const Connection* connection) : sink_(sink), connection_(connection) {}
   bool write(std::string_view bytes) override {
-    is_gone_ = is_gone_ || !sink_.write(bytes.data(), bytes.size());
+    // An empty chunk would end the body.
+    if (!bytes.empty() && !is_gone_ && !sink_.write(bytes.data(), bytes.size())) is_gone_ = true;
     return !is_gone_;
   }
   bool is_gone() override { return is_gone_ || connection_->is_gone(); }
@@ -102,7 +104,7 @@ class SinkStream : public HttpStream {
  private:
   httplib::DataSink& sink_;
   const Connection* connection_;
-  bool is_gone_ = false;
+  std::atomic<bool> is_gone_ = false;
 };
 
 HttpRequest request_of(const httplib::Request& request) {

@@ -24,7 +24,7 @@ class HttpStream {
   virtual ~HttpStream() = default;
   // False where the client is gone or has taken nothing for long.
   virtual bool write(std::string_view bytes) = 0;
-  virtual bool is_gone() = 0;
+  virtual bool is_gone() = 0;  // may be called by other threads too
 };
 
 // What a handler answers: a text, or a function that is called after it to write the body.
