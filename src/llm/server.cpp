@@ -39,12 +39,14 @@ class Watch {
  public:
   explicit Watch(const std::function<bool()>& is_gone)
       : thread_([this, is_gone](const std::stop_token& stop) {
-          while (!stop.stop_requested() && !fired_) {
-            if (is_gone()) {
-              fired_ = true;
-              cancel();
-            }
-            std::this_thread::sleep_for(kPoll);
+          std::mutex mutex;
+          std::condition_variable_any stopped;
+          std::unique_lock lock(mutex);
+          while (!stopped.wait_for(lock, stop, kPoll, [] { return false; }) && !stop.stop_requested()) {
+            if (!is_gone()) continue;
+            fired_ = true;
+            cancel();
+            return;
           }
         }) {}
   ~Watch() {
