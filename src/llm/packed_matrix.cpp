@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kBlock = 32;  // of activations that are rounded, and of codes that share a scale
 
-// Of x (…, k): numbers int8 (…, k/32, 32), scales (…, k/32).
+// Of x (…, k): numbers int8 (…, k/n, n), scales (…, k/n).
 struct Blocks {
   Tensor numbers, scales;
 };
-Blocks to_blocks(const Tensor& x) {
-  const Tensor parts = x.unflatten(-1, {-1, kBlock});
+Blocks to_blocks(const Tensor& x, int64_t n = kBlock) {
+  const Tensor parts = x.unflatten(-1, {-1, n});
   const Tensor scales = (parts.abs().max(-1, true) / 127).contiguous();
   const Tensor numbers = (scales == 0).where(0, parts / scales).round().cast(DType::Int8);
   return {numbers.contiguous(), scales.squeeze(-1)};
@@ -28,23 +28,30 @@ Tensor nibbles(const Tensor& bytes) {
   return (bytes.unsqueeze(-2) >> (Tensor::arange(2) * 4).cast(DType::UInt8).reshape({2, 1})) & 15;
 }
 
-// How the blocks of a type are laid out: what of their bytes becomes a part, and what the parts stand for.
+// How a type lies in memory.
 struct Layout {
-  struct Part {
-    int64_t begin, end;  // bytes of a block
-    DType dtype;
-  };
   GgmlType type;
-  std::vector<Part> parts;
+  // Of blocks (…, rows, blocks of a row, bytes of a block), uint8: the parts, which are copied.
+  std::vector<Tensor> (*split)(const Tensor& blocks);
   // The values, (…, rows, columns).
   Tensor (*unpack)(const std::vector<Tensor>& parts);
   // Sums (…, m, rows) over products with x (…, m, k).
   Tensor (*multiply)(const Tensor& x, const std::vector<Tensor>& parts);
 };
 
+Tensor bytes(const Tensor& blocks, int64_t begin, int64_t count) {
+  return blocks.at(ellipsis, Slice{begin, begin + count});
+}
+Tensor half_at(const Tensor& blocks, int64_t at) {
+  return bytes(blocks, at, 2).bitcast(DType::Float16).squeeze(-1);
+}
+
 // Parts of all rows beside each row of x: (…, rows, n) to (…, 1, rows, n).
 Tensor beside(const Tensor& part, int64_t axes) { return part.unsqueeze(-axes - 2); }
 
+std::vector<Tensor> split_q8_0(const Tensor& b) {
+  return {bytes(b, 2, 32).bitcast(DType::Int8), half_at(b, 0)};
+}
 Tensor unpack_q8_0(const std::vector<Tensor>& p) {
   return (p[0].to_float() * p[1].to_float().unsqueeze(-1)).flatten(-2);
 }
@@ -54,6 +61,7 @@ Tensor multiply_q8_0(const Tensor& x, const std::vector<Tensor>& p) {
   return (sums.to_float() * (beside(p[1], 1).to_float() * in.scales.unsqueeze(-2))).sum(-1);
 }
 
+std::vector<Tensor> split_q4_0(const Tensor& b) { return {bytes(b, 2, 16), half_at(b, 0)}; }
 Tensor unpack_q4_0(const std::vector<Tensor>& p) {
   return ((nibbles(p[0]).flatten(-2).to_float() - 8) * p[1].to_float().unsqueeze(-1)).flatten(-2);
 }
@@ -65,9 +73,69 @@ Tensor multiply_q4_0(const Tensor& x, const std::vector<Tensor>& p) {
   return ((sums - offset).to_float() * (beside(p[1], 1).to_float() * in.scales.unsqueeze(-2))).sum(-1);
 }
 
+// Superblocks of 256: eight groups of 32 with scales and minima of six bits. Activations are rounded in
+// blocks of 256, so that all sums of a superblock are of integers.
+constexpr int64_t kSuper = 256, kGroups = 8;
+
+std::vector<Tensor> split_q4_k(const Tensor& b) {
+  const Tensor x = bytes(b, 4, 4), y = bytes(b, 8, 4), z = bytes(b, 12, 4);
+  const auto eight = [](const Tensor& first, const Tensor& low) {
+    return Tensor::cat({first & 63, low | ((first >> 6) << 4)}, -1);
+  };
+  return {bytes(b, 16, 128).unflatten(-1, {4, 32}), eight(x, z & 15), eight(y, z >> 4), half_at(b, 0),
+          half_at(b, 2)};
+}
+Tensor unpack_q4_k(const std::vector<Tensor>& p) {
+  const Tensor scales = p[1].to_float() * p[3].to_float().unsqueeze(-1);
+  const Tensor minima = p[2].to_float() * p[4].to_float().unsqueeze(-1);
+  const Tensor codes = nibbles(p[0]).flatten(-3, -2).to_float();
+  return (codes * scales.unsqueeze(-1) - minima.unsqueeze(-1)).flatten(-3);
+}
+Tensor multiply_q4_k(const Tensor& x, const std::vector<Tensor>& p) {
+  const Blocks in = to_blocks(x, kSuper);
+  const Tensor numbers = in.numbers.unflatten(-1, {kGroups, kBlock});  // (…, m, blocks, 8, 32)
+  const Tensor sums = whole(numbers).sum(-1).contiguous().unsqueeze(-3);
+  const Tensor codes = nibbles(beside(p[0], 3)).flatten(-3, -2);
+  const Tensor dots = (whole(codes) * whole(numbers.unsqueeze(-4))).sum(-1);  // (…, m, rows, blocks, 8)
+  const Tensor scaled = (dots * whole(beside(p[1], 2))).sum(-1).to_float() * beside(p[3], 1).to_float();
+  const Tensor below = (sums * whole(beside(p[2], 2))).sum(-1).to_float() * beside(p[4], 1).to_float();
+  return ((scaled - below) * in.scales.unsqueeze(-2)).sum(-1);
+}
+
+// Superblocks of 256: sixteen groups of 16 with scales of eight bits; codes of four and two bits are 32 too
+// large.
+constexpr int64_t kSmallGroups = 16;
+
+std::vector<Tensor> split_q6_k(const Tensor& b) {
+  return {bytes(b, 0, 128).unflatten(-1, {2, 64}), bytes(b, 128, 64).unflatten(-1, {2, 32}),
+          bytes(b, 192, 16).bitcast(DType::Int8), half_at(b, 208)};
+}
+// uint8 (…, blocks, 16, 16).
+Tensor codes_of_q6_k(const Tensor& low, const Tensor& high) {
+  const Tensor shifts = (Tensor::arange(4) * 2).cast(DType::UInt8).reshape({4, 1});
+  const Tensor above = ((high.unsqueeze(-2) >> shifts) & 3) << 4;
+  const Shape groups{kSmallGroups, kSuper / kSmallGroups};
+  return nibbles(low).flatten(-3).unflatten(-1, groups) | above.flatten(-3).unflatten(-1, groups);
+}
+Tensor unpack_q6_k(const std::vector<Tensor>& p) {
+  const Tensor scales = p[2].to_float() * p[3].to_float().unsqueeze(-1);
+  return ((codes_of_q6_k(p[0], p[1]).to_float() - 32) * scales.unsqueeze(-1)).flatten(-3);
+}
+Tensor multiply_q6_k(const Tensor& x, const std::vector<Tensor>& p) {
+  const Blocks in = to_blocks(x, kSuper);
+  const Tensor numbers = in.numbers.unflatten(-1, {kSmallGroups, kSuper / kSmallGroups});
+  const Tensor offset = (whole(numbers).sum(-1) * 32).contiguous().unsqueeze(-3);
+  const Tensor codes = codes_of_q6_k(beside(p[0], 3), beside(p[1], 3));
+  const Tensor dots = (whole(codes) * whole(numbers.unsqueeze(-4))).sum(-1) - offset;
+  const Tensor sums = (dots * whole(beside(p[2], 2))).sum(-1);
+  return (sums.to_float() * (beside(p[3], 1).to_float() * in.scales.unsqueeze(-2))).sum(-1);
+}
+
 const Layout kLayouts[] = {
-    {GgmlType::Q8_0, {{2, 34, DType::Int8}, {0, 2, DType::Float16}}, unpack_q8_0, multiply_q8_0},
-    {GgmlType::Q4_0, {{2, 18, DType::UInt8}, {0, 2, DType::Float16}}, unpack_q4_0, multiply_q4_0},
+    {GgmlType::Q8_0, split_q8_0, unpack_q8_0, multiply_q8_0},
+    {GgmlType::Q4_0, split_q4_0, unpack_q4_0, multiply_q4_0},
+    {GgmlType::Q4_K, split_q4_k, unpack_q4_k, multiply_q4_k},
+    {GgmlType::Q6_K, split_q6_k, unpack_q6_k, multiply_q6_k},
 };
 const Layout* layout_of(GgmlType type) {
   const auto found =
@@ -87,10 +155,8 @@ PackedMatrix pack(const GgufFile& file, const GgufTensor& tensor, const std::str
     return out;
   }
   const Tensor blocks = file.packed(tensor, device).unflatten(-1, {-1, type_info(tensor.type).block_bytes});
-  for (const Layout::Part& part : layout->parts) {
-    Tensor bytes = blocks.at(ellipsis, Slice{part.begin, part.end}).clone().realize().bitcast(part.dtype);
-    out.parts.push_back(bytes.size(-1).value() == 1 ? bytes.squeeze(-1) : bytes);
-  }
+  for (const Tensor& part : layout->split(blocks)) out.parts.push_back(part.contiguous());
+  Tensor::realize(out.parts);
   return out;
 }
 
