@@ -23,10 +23,12 @@ Blocks to_blocks(const Tensor& x, int64_t n = kBlock) {
 }
 
 Tensor whole(const Tensor& x) { return x.cast(DType::Int32); }
-// Bytes (…, n) to their halves (…, 2, n): the low ones, then the high ones.
-Tensor nibbles(const Tensor& bytes) {
-  return (bytes.unsqueeze(-2) >> (Tensor::arange(2) * 4).cast(DType::UInt8).reshape({2, 1})) & 15;
+// Bytes (…, n) to their fields of `width` bits (…, count, n), the low ones first.
+Tensor fields(const Tensor& bytes, int64_t count, int64_t width) {
+  const Tensor shifts = (Tensor::arange(count) * width).cast(DType::UInt8).reshape({count, 1});
+  return (bytes.unsqueeze(-2) >> shifts) & ((1 << width) - 1);
 }
+Tensor nibbles(const Tensor& bytes) { return fields(bytes, 2, 4); }
 
 // How a type lies in memory.
 struct Layout {
@@ -106,16 +108,23 @@ Tensor multiply_q4_k(const Tensor& x, const std::vector<Tensor>& p) {
 // large.
 constexpr int64_t kSmallGroups = 16;
 
+// Files spread a group over the bytes of a half; here two groups share the bytes of their low bits, (…, 8,
+// 16), and four those of their high bits, (…, 4, 16).
 std::vector<Tensor> split_q6_k(const Tensor& b) {
-  return {bytes(b, 0, 128).unflatten(-1, {2, 64}), bytes(b, 128, 64).unflatten(-1, {2, 32}),
-          bytes(b, 192, 16).bitcast(DType::Int8), half_at(b, 208)};
+  const auto groups = [](const Tensor& x) { return x.flatten(-3).unflatten(-1, {kSmallGroups, 16}); };
+  const Tensor low = groups(nibbles(bytes(b, 0, 128).unflatten(-1, {2, 64})));
+  const Tensor high = groups(fields(bytes(b, 128, 64).unflatten(-1, {2, 32}), 4, 2));
+  const auto every = [](const Tensor& x, int64_t n, int64_t i) {
+    return x.unflatten(-2, {-1, n}).at(ellipsis, i, Slice{});
+  };
+  const Tensor halves = every(low, 2, 0) | (every(low, 2, 1) << 4);
+  const Tensor quarters =
+      every(high, 4, 0) | (every(high, 4, 1) << 2) | (every(high, 4, 2) << 4) | (every(high, 4, 3) << 6);
+  return {halves, quarters, bytes(b, 192, 16).bitcast(DType::Int8), half_at(b, 208)};
 }
 // uint8 (…, blocks, 16, 16).
 Tensor codes_of_q6_k(const Tensor& low, const Tensor& high) {
-  const Tensor shifts = (Tensor::arange(4) * 2).cast(DType::UInt8).reshape({4, 1});
-  const Tensor above = ((high.unsqueeze(-2) >> shifts) & 3) << 4;
-  const Shape groups{kSmallGroups, kSuper / kSmallGroups};
-  return nibbles(low).flatten(-3).unflatten(-1, groups) | above.flatten(-3).unflatten(-1, groups);
+  return nibbles(low).flatten(-3, -2) | (fields(high, 4, 2).flatten(-3, -2) << 4);
 }
 Tensor unpack_q6_k(const std::vector<Tensor>& p) {
   const Tensor scales = p[2].to_float() * p[3].to_float().unsqueeze(-1);
