@@ -133,7 +133,6 @@ void Evaluator::save_checkpoint() {
   const auto length = static_cast<int64_t>(live_.size());
   if (!is_recurrent_ || options_.checkpoints < 1) return;
   if (!checkpoints_.empty() && checkpoints_.back().length == length) return;
-  // The oldest but the first, which long conversations go back to last, gives way.
   if (static_cast<int64_t>(checkpoints_.size()) >= options_.checkpoints)
     checkpoints_.erase(checkpoints_.begin());
   checkpoints_.push_back({length, save_()});
