@@ -1,6 +1,5 @@
-#include "schedule/all_reduce.h"
-
 #include "base/knobs.h"
+#include "schedule/passes.h"
 #include "schedule/shard.h"
 
 #include <algorithm>

@@ -1,6 +1,4 @@
-#include "schedule/assign_ranges.h"
-
-#include "schedule/schedule.h"
+#include "schedule/passes.h"
 
 #include <algorithm>
 

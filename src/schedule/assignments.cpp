@@ -1,6 +1,4 @@
-#include "schedule/assignments.h"
-
-#include "schedule/schedule.h"
+#include "schedule/passes.h"
 #include "uop/pattern.h"
 #include "uop/rebuild.h"
 #include "uop/rewrite.h"

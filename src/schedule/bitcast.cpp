@@ -1,4 +1,4 @@
-#include "schedule/bitcast.h"
+#include "schedule/passes.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,5 @@
-#include "schedule/buffer_limit.h"
-
 #include "base/knobs.h"
+#include "schedule/passes.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -16,10 +15,6 @@ BufferSet merged(const BufferSet& a, const BufferSet& b) {
   return out;
 }
 
-bool is_memory(const UOp& u) {
-  return u.op() == Op::Buffer || (u.op() == Op::Param && u.param().space == AddrSpace::Global);
-}
-
 class Limiter {
  public:
   Limiter(size_t most, const KeepValue& keep) : most_(most), keep_(keep) {}
@@ -28,7 +23,7 @@ class Limiter {
     for (const UOp& u : toposort(value)) {
       std::vector<Part> parts;
       for (const UOp& s : u.srcs()) parts.push_back(parts_.at(s.node()));
-      if (is_memory(u)) parts.push_back({u, {u.node()}});
+      if (is_buffer(u)) parts.push_back({u, {u.node()}});
       Part made{u, union_of(parts)};
       while (made.reads.size() > most_ && stage_largest(u, parts)) made.reads = union_of(parts);
       SmallVec<UOp, 8> srcs;
@@ -101,7 +96,7 @@ size_t max_kernel_buffers(const std::string& device) {
 
 UOp limit_buffers(const UOp& value, size_t most, const KeepValue& keep) {
   size_t buffers = 0;
-  for (const UOp& u : toposort(value)) buffers += is_memory(u);
+  for (const UOp& u : toposort(value)) buffers += is_buffer(u);
   return buffers <= most ? value : Limiter(most, keep).run(value);
 }
 

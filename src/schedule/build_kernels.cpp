@@ -1,9 +1,5 @@
-#include "schedule/build_kernels.h"
-
-#include "schedule/buffer_limit.h"
-#include "schedule/calls.h"
 #include "schedule/chain_fusion.h"
-#include "schedule/kernel_body.h"
+#include "schedule/passes.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"
 
@@ -24,11 +20,6 @@ UOp element(const UOp& state, const Coords& coords) {
   SmallVec<UOp, 8> srcs{state};
   for (const UOp& c : coords) srcs.push_back(c);
   return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
-}
-
-// Memory, and no variable.
-bool is_buffer(const UOp& u) {
-  return u.op() == Op::Buffer || (u.op() == Op::Param && u.param().space == AddrSpace::Global);
 }
 
 // A kept value with few inputs is cheaper to compute again than to store and load.

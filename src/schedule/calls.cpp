@@ -1,5 +1,4 @@
-#include "schedule/calls.h"
-
+#include "schedule/passes.h"
 #include "uop/rebuild.h"
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 #include "schedule/chain_fusion.h"
 
 #include "base/knobs.h"
-#include "schedule/buffer_limit.h"
-#include "schedule/kernel_body.h"
+#include "schedule/passes.h"
 #include "uop/chained_reduces.h"
 #include "uop/rebuild.h"
 #include "uop/rewrite.h"

@@ -1,7 +1,7 @@
 // Kernels that compute large reductions block by block where they use them, instead of reading them from
 // memory.
 #pragma once
-#include "schedule/build_kernels.h"
+#include "schedule/passes.h"
 
 namespace lathe {
 

@@ -1,5 +1,4 @@
-#include "schedule/kernel_body.h"
-
+#include "schedule/passes.h"
 #include "uop/rebuild.h"
 #include "uop/rewrite.h"
 #include "uop/simplify.h"

@@ -1,7 +1,6 @@
-#include "schedule/order.h"
-
 #include "base/function_ref.h"
 #include "schedule/memory_plan.h"
+#include "schedule/passes.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,8 +1,4 @@
-#include "schedule/prepare.h"
-
-#include "schedule/bitcast.h"
-#include "schedule/schedule.h"
-#include "schedule/split_reduce.h"
+#include "schedule/passes.h"
 #include "uop/pattern.h"
 #include "uop/rewrite.h"
 

@@ -1,12 +1,7 @@
 #include "schedule/schedule.h"
 
 #include "base/knobs.h"
-#include "schedule/assign_ranges.h"
-#include "schedule/assignments.h"
-#include "schedule/build_kernels.h"
-#include "schedule/calls.h"
-#include "schedule/order.h"
-#include "schedule/prepare.h"
+#include "schedule/passes.h"
 #include "schedule/shard.h"
 #include "uop/spec.h"
 

@@ -1,8 +1,7 @@
 #include "schedule/shard.h"
 
 #include "base/knobs.h"
-#include "schedule/all_reduce.h"
-#include "schedule/schedule.h"
+#include "schedule/passes.h"
 
 #include <algorithm>
 #include <unordered_map>

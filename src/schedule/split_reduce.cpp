@@ -1,7 +1,5 @@
-#include "schedule/split_reduce.h"
-
 #include "base/knobs.h"
-#include "schedule/index_map.h"
+#include "schedule/passes.h"
 
 #include <algorithm>
 #include <unordered_set>

@@ -1,4 +1,4 @@
-#include "schedule/schedule.h"
+#include "schedule/passes.h"
 #include "uop/variable.h"
 
 namespace lathe {
@@ -7,6 +7,10 @@ const UOp& strip_states(const UOp& state) {
   const UOp* at = &state;
   while (at->op() == Op::After || is_view(*at)) at = &at->src(0);
   return *at;
+}
+
+bool is_buffer(const UOp& u) {
+  return u.op() == Op::Buffer || (u.op() == Op::Param && u.param().space == AddrSpace::Global);
 }
 
 bool is_view(const UOp& u) {
@@ -54,10 +58,7 @@ std::optional<MemoryRun> memory_run(const UOp& view) {
     first += *inner;
   }
   const UOp& root = at->op() == Op::After ? strip_states(*at) : *at;
-  const bool in_memory =
-      root.op() == Op::Buffer || (root.op() == Op::Param && root.param().space == AddrSpace::Global);
-  if (!in_memory) return std::nullopt;
-  return MemoryRun{*at, first};
+  return is_buffer(root) ? std::optional(MemoryRun{*at, first}) : std::nullopt;
 }
 
 }  // namespace lathe

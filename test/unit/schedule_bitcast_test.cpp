@@ -1,6 +1,6 @@
 // Bitcasts between element sizes.
 #include "engine/counters.h"
-#include "schedule/bitcast.h"
+#include "schedule/passes.h"
 #include "tensor/tensor.h"
 #include "unit/tensor_check.h"
 
