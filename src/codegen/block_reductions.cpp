@@ -200,9 +200,7 @@ class Blocking {
     return out;
   }
   static bool is_contiguous(const UOp& u, const UOp& r) {
-    if (u.op() != Op::Load || u.src(0).op() != Op::Index) return false;
-    const auto linear = linear_in(u.src(0).src(1), r);
-    return linear && linear->stride == 1;
+    return u.op() == Op::Load && u.src(0).op() == Op::Index && stride_in(u.src(0).src(1), r) == 1;
   }
 
   struct Pack {
@@ -281,10 +279,10 @@ class Blocking {
     const auto wide = [](const UOp& u) { return cast(u, DType::WeakInt); };
     UOp gap = inner ? wide(cmp.src(0)) - wide(cmp.src(1)) : wide(cmp.src(1)) - wide(cmp.src(0)) - 1;
     gap = simplify(gap);
-    const auto in_row = linear_in(gap, chain_.row), in_step = linear_in(gap, chain_.step);
+    const auto in_row = stride_in(gap, chain_.row), in_step = stride_in(gap, chain_.step);
     if (!in_row || !in_step) return {};
-    return ge(substitute(gap, {{chain_.row, first_row_ + (in_row->stride > 0 ? rows_ - 1 : 0)},
-                               {chain_.step, first + (in_step->stride > 0 ? n - 1 : 0)}}),
+    return ge(substitute(gap, {{chain_.row, first_row_ + (*in_row > 0 ? rows_ - 1 : 0)},
+                               {chain_.step, first + (*in_step > 0 ? n - 1 : 0)}}),
               0);
   }
 

@@ -1,8 +1,6 @@
-#include "codegen/contraction.h"
-
-#include "codegen/accesses.h"
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
+#include "codegen/passes.h"
 #include "codegen/stage.h"
 #include "codegen/tensor_core.h"
 #include "uop/comparison.h"
@@ -38,10 +36,7 @@ struct Operand {
   bool is_gated;
   double operations;  // on each element, before it is multiplied
   bool depends_on(const UOp& r) const { return is_open(index, r) || is_open(load, r); }
-  std::optional<int64_t> stride(const UOp& r) const {
-    const auto linear = linear_in(index, r);
-    return linear ? std::optional(linear->stride) : std::nullopt;
-  }
+  std::optional<int64_t> stride(const UOp& r) const { return stride_in(index, r); }
 };
 
 // How an operand lies to the lanes and rows of a tile.
@@ -193,19 +188,9 @@ class Contraction {
   // Output loops become one where every access goes through the pair with one stride, gates aside: vectors
   // then run across the ends of rows.
   bool merge_outputs() {
-    for (size_t i = 0; i + 1 < outputs_.size();) {
-      const UOp r0 = outputs_[i], r1 = outputs_[i + 1];
-      const bool fits = always_adjacent(body_, r0, r1) && step_as_one(kernel_accesses(body_), r0, r1);
-      if (!fits) {
-        i++;
-        continue;
-      }
-      body_ = apply_action(body_, {ActionKind::Merge, position(r0.range().id), 0});
-      refresh();
-      if (!read_reductions()) return false;
-      i = i ? i - 1 : 0;
-    }
-    return true;
+    body_ = merge_axes(body_, AxisType::Loop);
+    refresh();
+    return read_reductions();
   }
   bool split_divided() {
     while (const std::optional<Action> tile = divided_axis(body_, {AxisType::Loop, AxisType::Reduce})) {
@@ -253,9 +238,8 @@ class Contraction {
     stores_ = row_stores_ = block_stores_ = 0;
     for (const UOp& at : once_) {
       if (!is_open(at, lanes_axis)) continue;
-      const auto by_lane = linear_in(at, lanes_axis), by_row = linear_in(at, rows_axis);
-      const bool is_block = by_row && by_row->stride == 1;
-      (by_lane && by_lane->stride == 1 ? row_stores_ : is_block ? block_stores_ : stores_) += 1;
+      const bool is_row = stride_in(at, lanes_axis) == 1, is_block = stride_in(at, rows_axis) == 1;
+      (is_row ? row_stores_ : is_block ? block_stores_ : stores_) += 1;
     }
     constexpr int64_t kMostVectors = 6, kMostRows = 16;
     for (t.vectors = 1; t.vectors <= kMostVectors && t.vectors * t.lanes <= n; t.vectors++)
@@ -519,8 +503,7 @@ class Contraction {
       const StagePlan plan = plan_stage(body_, load);
       if (!plan.bytes || staged + plan.bytes > target_->l2_bytes) continue;
       const UOp& at = load.src(0).src(1);
-      const auto linear = linear_in(ungated(at), vector);
-      const bool is_row = !is_gated(at) && linear && linear->stride == 1;
+      const bool is_row = !is_gated(at) && stride_in(at, vector) == 1;
       constexpr double kMinUses = 8;
       if (plan.uses < (is_row ? kMinUses : 2)) continue;
       if (is_row && (plan.bytes < target_->l1d_bytes / 2 || is_packed(load, plan))) continue;
@@ -536,27 +519,17 @@ class Contraction {
     for (const UOp& r : axes_) {
       if (!is_plain_reduce(r) && r.range().type != AxisType::Vector && r.range().type != AxisType::Upcast)
         continue;
-      const auto linear = linear_in(load.src(0).src(1), r);
-      if (!linear) return false;
-      run += (size_of(r) - 1) * std::abs(linear->stride);
+      const auto stride = stride_in(load.src(0).src(1), r);
+      if (!stride) return false;
+      run += (size_of(r) - 1) * std::abs(*stride);
     }
     return run * item_size(load.dtype()) == panel.bytes;
   }
 
   // Packed panels have one stride.
   void merge_reductions() {
-    for (bool again = true; again;) {
-      again = false;
-      for (size_t i = 0; i + 1 < axes_.size() && !again; i++) {
-        if (!is_plain_reduce(axes_[i]) || !is_plain_reduce(axes_[i + 1])) continue;
-        if (!always_adjacent(body_, axes_[i], axes_[i + 1]) ||
-            !step_as_one(kernel_accesses(body_), axes_[i], axes_[i + 1]))
-          continue;
-        body_ = apply_action(body_, {ActionKind::Merge, static_cast<int32_t>(i), 0});
-        refresh();
-        again = true;
-      }
-    }
+    body_ = merge_axes(body_, AxisType::Reduce);
+    refresh();
   }
 
   // A few steps side by side, so that the loop itself costs little.
@@ -576,14 +549,12 @@ class Contraction {
       if (r.range().type == AxisType::Upcast) rows.push_back(r);
     return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
       if (u.op() != Op::Load || u.src(0).op() != Op::Index || open_axis(u, AxisType::Vector)) return false;
-      const auto by_step = linear_in(u.src(0).src(1), step);
-      if (!by_step || !by_step->stride) return false;
+      const int64_t by_step = stride_in(u.src(0).src(1), step).value_or(0);
+      if (!by_step) return false;
       return std::ranges::any_of(rows, [&](const UOp& r) {
-        const auto by_row = linear_in(u.src(0).src(1), r);
-        if (!by_row || !by_row->stride) return false;
-        for (int64_t i = 1; i < size_of(r); i++)
-          if (by_row->stride * i % by_step->stride == 0 && std::abs(by_row->stride * i / by_step->stride) < n)
-            return true;
+        const int64_t by_row = stride_in(u.src(0).src(1), r).value_or(0);
+        for (int64_t i = 1; by_row && i < size_of(r); i++)
+          if (by_row * i % by_step == 0 && std::abs(by_row * i / by_step) < n) return true;
         return false;
       });
     });

@@ -1,7 +1,5 @@
 #include "base/knobs.h"
-#include "codegen/accesses.h"
 #include "codegen/actions.h"
-#include "codegen/contraction.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
@@ -117,12 +115,10 @@ class Heuristic {
   }
   // Whether a reduction over `r` is over an axis of work items already.
   bool is_shared_with_others(const UOp& r) const {
-    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
-      const auto of_group = [](const UOp& s) {
+    return std::ranges::any_of(reduces_over(body_, r), [](const UOp& u) {
+      return std::ranges::any_of(u.srcs(), [](const UOp& s) {
         return s.op() == Op::Range && s.range().type == AxisType::GroupReduce;
-      };
-      return u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end() &&
-             std::ranges::any_of(u.srcs(), of_group);
+      });
     });
   }
 
@@ -171,7 +167,7 @@ class Heuristic {
   double vector_score(const UOp& r) const {
     double score = 0;
     for (const KernelAccess& a : accesses_) {
-      const auto s = stride_of(a, r);
+      const auto s = stride_in(a.index, r);
       if (s && *s == 0) continue;
       const double worth = s && *s == 1 ? 1 : a.is_store ? -4 : is_dense(a, r) ? 0.25 : -0.75;
       score += worth * a.trips;
@@ -182,7 +178,7 @@ class Heuristic {
   // Whether the elements of consecutive steps of `r` lie close together.
   static bool is_dense(const KernelAccess& a, const UOp& r) {
     constexpr int64_t kMostApart = 4;
-    if (const auto s = stride_of(a, r)) return std::abs(*s) <= kMostApart;
+    if (const auto s = stride_in(a.index, r)) return std::abs(*s) <= kMostApart;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int64_t step = 0; step < std::min(kDenseSteps, known_size(r)); step++) {
       std::vector<std::pair<UOp, UOp>> at;
@@ -200,9 +196,7 @@ class Heuristic {
   // A reduction whose value holds another one for each of its steps, or one that sits in the loop of another,
   // keeps plain loops.
   bool in_nested_reduce(const UOp& r) const {
-    for (const UOp& u : toposort(body_)) {
-      if (u.op() != Op::Reduce) continue;
-      if (std::ranges::find(u.srcs().subspan(1), r) == u.srcs().end()) continue;
+    for (const UOp& u : reduces_over(body_, r)) {
       if (open_axis(u, AxisType::Reduce)) return true;
       for (const UOp& below : toposort(u.src(0)))
         if (below.op() == Op::Reduce && is_open(below, r)) return true;
@@ -267,15 +261,12 @@ class Heuristic {
     }
   }
   bool sums_integers(const UOp& r) const {
-    return std::ranges::all_of(toposort(body_), [&](const UOp& u) {
-      return u.op() != Op::Reduce || std::ranges::find(u.srcs(), r) == u.srcs().end() || is_int(u.dtype());
-    });
+    return std::ranges::all_of(reduces_over(body_, r), [](const UOp& u) { return is_int(u.dtype()); });
   }
   // Whether the reduction over `r` is done for each step of another one.
   bool in_block(const UOp& r) const {
-    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
-      return u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end() &&
-             open_axis(u, AxisType::Reduce);
+    return std::ranges::any_of(reduces_over(body_, r), [](const UOp& u) {
+      return static_cast<bool>(open_axis(u, AxisType::Reduce));
     });
   }
 
@@ -323,7 +314,7 @@ class Heuristic {
     double saved = 0;
     for (const KernelAccess& a : accesses_) {
       if (a.is_store || has_outer_reductions_) continue;
-      const auto s = stride_of(a, r);
+      const auto s = stride_in(a.index, r);
       if (s && *s == 0) saved += a.trips;
     }
     return saved;
@@ -357,12 +348,13 @@ class Heuristic {
   void choose_blocks() {
     for (const KernelAccess& a : accesses_) {
       const UOp lanes = open_axis(a.index, AxisType::Vector);
-      const auto apart = lanes ? stride_of(a, lanes) : 0;
+      const auto apart = lanes ? stride_in(a.index, lanes) : 0;
       if (!apart || *apart == 0 || *apart == 1) continue;
       for (const UOp& r : axes_) {
         int64_t n = std::min<int64_t>(16, target_.lanes(a.dtype));
         while (n > 1 && known_size(r) % n) n /= 2;
-        if (!is_output(r) || n < 4 || known_size(r) < n || stride_of(a, r) != 1 || copies_ * n > kMaxCopies)
+        if (!is_output(r) || n < 4 || known_size(r) < n || stride_in(a.index, r) != 1 ||
+            copies_ * n > kMaxCopies)
           continue;
         copies_ *= n;
         apply(ActionKind::Upcast, r.range().id, n);

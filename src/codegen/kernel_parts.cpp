@@ -1,6 +1,8 @@
 #include "codegen/kernel_parts.h"
 
+#include "codegen/actions.h"
 #include "renderer/program.h"
+#include "uop/comparison.h"
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 #include "uop/spec_rules.h"
@@ -21,6 +23,18 @@ SmallVec<UOp, 8> joined(const UOp& first, std::span<const UOp> rest) {
 
 bool is_open(const UOp& u, const UOp& range) {
   return std::ranges::find(u.ranges(), range.node()) != u.ranges().end();
+}
+
+bool closes(const UOp& u, const UOp& range) {
+  return (u.op() == Op::Reduce || u.op() == Op::End) &&
+         std::ranges::find(u.srcs().subspan(1), range) != u.srcs().end();
+}
+
+std::vector<UOp> reduces_over(const UOp& body, const UOp& range) {
+  std::vector<UOp> out;
+  for (const UOp& u : toposort(body))
+    if (u.op() == Op::Reduce && closes(u, range)) out.push_back(u);
+  return out;
 }
 
 UOp open_axis(const UOp& u, AxisType t) {
@@ -134,22 +148,58 @@ void for_each_combination(std::span<const UOp> ranges, FunctionRef<void(std::spa
   }
 }
 
-std::optional<Linear> linear_in(const UOp& index, const UOp& r) {
-  if (!is_open(index, r)) return Linear{index, 0};
-  std::optional<LinearSum> sum = LinearSum::of(index);
+std::optional<int64_t> stride_in(const UOp& index, const UOp& r) {
+  if (!is_open(index, r)) return 0;
+  const auto sum = LinearSum::of(index);
   if (!sum) return {};
   int64_t stride = 0;
-  SmallVec<Term, 8> rest;
   for (const Term& t : sum->terms) {
     if (t.base == r)
       stride = static_cast<int64_t>(t.factor);
     else if (is_open(t.base, r))
       return {};
-    else
-      rest.push_back(t);
   }
-  sum->terms = std::move(rest);
-  return Linear{sum->to_uop(), stride};
+  return stride;
+}
+
+std::vector<KernelAccess> kernel_accesses(const UOp& body) {
+  std::vector<KernelAccess> out;
+  for (const UOp& u : toposort(body)) {
+    if ((u.op() != Op::Load && u.op() != Op::Store) || u.src(0).op() != Op::Index) continue;
+    out.push_back({ungated(u.src(0).src(1)), u.src(0).dtype(), u.op() == Op::Store, trips_of(u)});
+  }
+  return out;
+}
+
+bool step_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1) {
+  const int64_t inner = r1.src(0).value().as_i64();
+  for (const KernelAccess& a : accesses) {
+    const auto s0 = stride_in(a.index, r0), s1 = stride_in(a.index, r1);
+    if (!s0 || !s1 || *s0 != *s1 * inner) return false;
+  }
+  return true;
+}
+
+bool runs_along(const UOp& body, const UOp& r) {
+  return std::ranges::all_of(kernel_accesses(body), [&](const KernelAccess& a) {
+    return a.is_store || !is_open(a.index, r) || stride_in(a.index, r) == 1;
+  });
+}
+
+std::optional<Action> divided_axis(const UOp& body, std::initializer_list<AxisType> types) {
+  const std::vector<UOp> axes = kernel_axes(body);
+  const std::vector<KernelAccess> accesses = kernel_accesses(body);
+  for (size_t i = 0; i < axes.size(); i++) {
+    const UOp& r = axes[i];
+    if (std::ranges::find(types, r.range().type) == types.end() || !r.src(0).is_const()) continue;
+    int64_t by = 0;
+    for (const KernelAccess& a : accesses)
+      for (const UOp& u : toposort(a.index))
+        if (u.op() == Op::FloorMod && u.src(0) == r && u.src(1).is_const()) by = u.src(1).value().as_i64();
+    if (by < 2 || by >= size_of(r) || size_of(r) % by) continue;
+    return Action{ActionKind::Tile, static_cast<int32_t>(i), static_cast<int32_t>(by)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace lathe

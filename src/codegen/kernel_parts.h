@@ -3,8 +3,10 @@
 #include "base/function_ref.h"
 #include "uop/uop.h"
 
+#include <initializer_list>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace lathe {
 
@@ -12,6 +14,10 @@ namespace lathe {
 inline int64_t size_of(const UOp& range) { return range.src(0).value().as_i64(); }
 // Whether `u` depends on an open Range.
 bool is_open(const UOp& u, const UOp& range);
+// Whether `u` is a Reduce or End over `range`.
+bool closes(const UOp& u, const UOp& range);
+// The Reduces over `range`.
+std::vector<UOp> reduces_over(const UOp& body, const UOp& range);
 // The open Range of `u` that is of type `t`, or null.
 UOp open_axis(const UOp& u, AxisType t);
 // Whether scratch is filled anew for each step of `range`: then the steps cannot run side by side.
@@ -47,11 +53,28 @@ UOp at_values(const UOp& u, std::span<const UOp> ranges, std::span<const int64_t
 // Calls `f` with every combination of values of `ranges` (constant sizes), the last range fastest.
 void for_each_combination(std::span<const UOp> ranges, FunctionRef<void(std::span<const int64_t>)> f);
 
-// index = base + r * stride with `base` free of `r`; nothing when the index is not linear in `r`.
-struct Linear {
-  UOp base;
-  int64_t stride;
+// Elements that an index moves by for one step of `r`; 0 when it does not depend on it, nothing when it is
+// not linear in it.
+std::optional<int64_t> stride_in(const UOp& index, const UOp& r);
+
+// ---- memory accesses, as optimiser decisions see them
+
+struct KernelAccess {
+  UOp index;  // flat element index, without its gate
+  DType dtype;
+  bool is_store;
+  double trips;  // how often it runs: product of the sizes of the loops around it
 };
-std::optional<Linear> linear_in(const UOp& index, const UOp& r);
+std::vector<KernelAccess> kernel_accesses(const UOp& body);
+
+// Whether `r0` steps over whole runs of `r1` in every access.
+bool step_as_one(const std::vector<KernelAccess>& accesses, const UOp& r0, const UOp& r1);
+
+// The first axis of these types whose quotient and remainder by one number address memory, as the action that
+// makes two axes of it.
+std::optional<Action> divided_axis(const UOp& body, std::initializer_list<AxisType> types);
+
+// Whether every load that depends on `r` goes through memory element by element with it.
+bool runs_along(const UOp& body, const UOp& r);
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
 #include "codegen/lanes.h"
 
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "uop/rebuild.h"
 
 #include <algorithm>
@@ -8,11 +9,6 @@
 
 namespace lathe {
 namespace {
-
-bool closes(const UOp& u, const UOp& r) {
-  return (u.op() == Op::Reduce || u.op() == Op::End) &&
-         std::ranges::find(u.srcs().subspan(1), r) != u.srcs().end();
-}
 
 // The sum in which `lanes` are folded says the same in any order, and in any type that holds it.
 bool adds_exactly(const UOp& reduce) {

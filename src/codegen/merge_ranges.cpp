@@ -1,8 +1,6 @@
-#include "codegen/accesses.h"
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
-
-#include <algorithm>
 
 namespace lathe {
 namespace {
@@ -13,18 +11,17 @@ size_t count_divisions(const UOp& body) {
   return n;
 }
 
-}  // namespace
-
-UOp merge_ranges(const UOp& start) {
-  UOp body = start;
-  const size_t divisions = count_divisions(body);
+// `type`: of the axes, all types without. Merged axes leave no more than `divisions` in the body.
+UOp merged(UOp body, std::optional<AxisType> type, size_t divisions) {
   for (bool again = true; again;) {
     again = false;
     const std::vector<UOp> axes = kernel_axes(body);
     const std::vector<KernelAccess> accesses = kernel_accesses(body);
     for (size_t i = 0; i + 1 < axes.size() && !again; i++) {
       const UOp &r0 = axes[i], &r1 = axes[i + 1];
-      if (r0.range().type != r1.range().type || !r0.src(0).is_const() || !r1.src(0).is_const()) continue;
+      const AxisType t = r0.range().type;
+      if (t != r1.range().type || t != type.value_or(t)) continue;
+      if (!r0.src(0).is_const() || !r1.src(0).is_const()) continue;
       if (!step_as_one(accesses, r0, r1) || !always_adjacent(body, r0, r1)) continue;
       const UOp next = apply_action(body, {ActionKind::Merge, static_cast<int32_t>(i), 0});
       if (count_divisions(next) > divisions) continue;
@@ -34,5 +31,11 @@ UOp merge_ranges(const UOp& start) {
   }
   return body;
 }
+
+}  // namespace
+
+UOp merge_ranges(const UOp& body) { return merged(body, std::nullopt, count_divisions(body)); }
+
+UOp merge_axes(const UOp& body, AxisType type) { return merged(body, type, SIZE_MAX); }
 
 }  // namespace lathe

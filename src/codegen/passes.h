@@ -44,6 +44,9 @@ UOp gate_factors(const UOp& body);
 // test/golden/codegen/merge_ranges.txt.
 UOp merge_ranges(const UOp& body);
 
+// The same for axes of one type, also where gates then divide.
+UOp merge_axes(const UOp& body, AxisType type);
+
 // Costly values that a reduction computes step by step and that a later loop needs again (the exponentials of
 // a softmax) are kept in scratch of up to half of the second cache instead. The scratch has one place a step;
 // after actions, widen_kept gives each of the iterations that run side by side its own. Shown by
@@ -59,6 +62,14 @@ UOp prefetch(const UOp& body, const Target& target);
 // is the same for any number of threads. With NOOPT=1 nothing is applied; a schedule given in the KernelArg
 // is applied as it is, and so are `actions`, after merge_ranges.
 UOp optimise(const UOp& body, const Target& target, const std::vector<Action>* actions = nullptr);
+
+// A kernel whose reductions run side by side over the same loops, where some loads are shared by the steps of
+// one output loop and some by those of another, runs in register tiles: rows of one loop, lanes of the other.
+// The tile with the least estimated time is taken, from the strides of all accesses, the registers and the
+// caches. What lies along the lanes is packed into panels, in blocks of the reduction where they are larger
+// than the second cache; the loops that a panel does not depend on run inside of it. Nothing for other
+// kernels: those that read nothing again for other outputs.
+std::optional<UOp> tile_contraction(const UOp& body, const Target& target);
 
 // For a target with work groups: output loops become places in a launch ("gidx0" … and "lidx0" …, folded to
 // three dimensions within the target's limits), Local axes work items of a group. The work items of a

@@ -1,4 +1,3 @@
-#include "codegen/accesses.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "uop/comparison.h"
@@ -15,7 +14,7 @@ bool is_plain_load(const UOp& u) {
          u.src(0).src(0).op() == Op::Param && !is_gated(u.src(0).src(1));
 }
 std::optional<int64_t> bytes_apart(const UOp& load, const UOp& r) {
-  const auto s = stride_of({load.src(0).src(1), load.dtype(), false, 1}, r);
+  const auto s = stride_in(load.src(0).src(1), r);
   return s ? std::optional(*s * item_size(load.dtype())) : s;
 }
 

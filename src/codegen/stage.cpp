@@ -164,10 +164,10 @@ UOp over_sum(const UOp& value, const Slide& s, const UOp& sum) {
 }
 
 std::optional<Slide> slide_of(const UOp& value, const UOp& index, const UOp& output, const UOp& step) {
-  const auto a = linear_in(index, output), b = linear_in(index, step);
-  if (!a || !b || !a->stride || !b->stride) return {};
-  const auto unit = static_cast<int64_t>(gcd(a->stride, b->stride));
-  Slide s{output, step, a->stride / unit, b->stride / unit, 0, 1};
+  const int64_t a = stride_in(index, output).value_or(0), b = stride_in(index, step).value_or(0);
+  if (!a || !b) return {};
+  const auto unit = static_cast<int64_t>(gcd(a, b));
+  Slide s{output, step, a / unit, b / unit, 0, 1};
   if (std::abs(s.output_factor) != 1 && std::abs(s.step_factor) != 1) return {};
   for (const auto& [r, f] : {std::pair(output, s.output_factor), std::pair(step, s.step_factor)}) {
     s.lo += std::min<int64_t>(0, f * (size_of(r) - 1));
@@ -284,9 +284,8 @@ static int64_t transposed_steps(const UOp& load, const UOp& r) {
   const UOp lanes = open_axis(load, AxisType::Vector);
   if (!lanes || r.range().type != AxisType::Reduce || open_axis(load, AxisType::Dot)) return 1;
   const UOp& at = load.src(0).src(1);
-  if (is_gated(at)) return 1;
-  const auto by_step = linear_in(at, r), by_lane = linear_in(at, lanes);
-  if (!by_step || by_step->stride != 1 || !by_lane || by_lane->stride == 1) return 1;
+  const auto by_lane = stride_in(at, lanes);
+  if (is_gated(at) || stride_in(at, r) != 1 || !by_lane || by_lane == 1) return 1;
   for (const int64_t n : {16, 8})
     if (size_of(r) % n == 0) return n;
   return 1;
@@ -365,9 +364,7 @@ static Again again(const std::vector<UOp>& loops, int& next) {
 }
 
 UOp block_reduce(const UOp& body, const UOp& r, int64_t amount) {
-  std::vector<UOp> reduces;
-  for (const UOp& u : toposort(body))
-    if (u.op() == Op::Reduce && std::ranges::find(u.srcs(), r) != u.srcs().end()) reduces.push_back(u);
+  const std::vector<UOp> reduces = reduces_over(body, r);
   for (const UOp& u : reduces)
     for (const UOp& below : toposort(u.src(0)))
       if (std::ranges::find(reduces, below) != reduces.end())

@@ -8,7 +8,6 @@
 #include "uop/simplify.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 namespace lathe {
@@ -129,10 +128,6 @@ const DotInstruction* instruction(const UOp& reduce, const Match& m, const Targe
   return target.dot(m.a.dtype, m.b.dtype, reduce.dtype());
 }
 
-bool closes(const UOp& u, const UOp& r) {
-  return u.op() == Op::Reduce && std::ranges::find(u.srcs().subspan(1), r) != u.srcs().end();
-}
-
 UOp dot_range(const UOp& reduce) {
   for (const UOp& s : reduce.srcs().subspan(1))
     if (s.op() == Op::Range && s.range().type == AxisType::Dot) return s;
@@ -224,8 +219,7 @@ class DotWidening {
 
 const char* why_no_dot(const UOp& body, const UOp& axis, int64_t amount) {
   if (axis.range().type != AxisType::Reduce) return "not a reduction loop";
-  for (const UOp& u : toposort(body)) {
-    if (!closes(u, axis)) continue;
+  for (const UOp& u : reduces_over(body, axis)) {
     if (dot_range(u)) return "the reduction has a dot axis";
     if (!match_products(u, amount))
       return "no dot instruction sums this: it has to be int32 products of 4 factors of 8 bits or 2 of 16, "
@@ -259,8 +253,8 @@ int64_t dot_steps(const UOp& body, const UOp& axis, const Target& target) {
   for (int64_t steps : {4, 2}) {
     if (!axis.src(0).is_const() || axis.src(0).value().as_i64() % steps || why_no_dot(body, axis, steps))
       continue;
-    for (const UOp& u : toposort(body))
-      if (closes(u, axis) && instruction(u, *match_products(u, steps), target)) return steps;
+    for (const UOp& u : reduces_over(body, axis))
+      if (instruction(u, *match_products(u, steps), target)) return steps;
   }
   return 0;
 }

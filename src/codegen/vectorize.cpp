@@ -2,6 +2,7 @@
 #include "codegen/passes.h"
 #include "codegen/tensor_core.h"
 #include "renderer/program.h"
+#include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 
 namespace lathe {
@@ -47,9 +48,10 @@ class Vectorizer {
   UOp visit_access(const UOp& u) {
     const UOp r = open_axis(u.src(1), AxisType::Vector);
     if (!r) return index(of(u.src(0)), of(u.src(1)));
-    const auto linear = linear_in(u.src(1), r);
-    if (!linear || linear->stride != 1) return index(of(u.src(0)), of(u.src(1)));
-    const UOp base = of(linear->base);
+    if (stride_in(u.src(1), r) != 1) return index(of(u.src(0)), of(u.src(1)));
+    LinearSum first = *LinearSum::of(u.src(1));
+    first.add(r, -1);
+    const UOp base = of(first.normalize().to_uop());
     const UOp lanes = constant(r.src(0).value());
     return UOp::make(Op::Shrink, {of(u.src(0)), stack({&base, 1}), stack({&lanes, 1})});
   }

@@ -1,7 +1,5 @@
 // Register tiles of products and convolutions: every action that makes them, and that the heuristic's choice
 // computes what the plain loops do.
-#include "codegen/contraction.h"
-
 #include "base/knobs.h"
 #include "codegen/actions.h"
 #include "codegen/lower.h"
