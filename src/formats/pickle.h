@@ -35,10 +35,10 @@ struct PickleValue {
   bool has_keys = false;  // Object: entries are keys and values
   int64_t integer = 0;
   double number = 0;
-  std::string text;
-  std::vector<PickleRef> items;
-  std::vector<PickleRef> entries;  // Object: what was appended to it, or keys and values in turn
-  size_t at = 0;                   // where in the file it ended
+  std::string text = {};
+  std::vector<PickleRef> items = {};
+  std::vector<PickleRef> entries = {};  // Object: what was appended to it, or keys and values in turn
+  size_t at = 0;                        // where in the file it ended
 };
 
 struct Pickle {

@@ -60,14 +60,127 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
   bool number_float(number_float_t, const string_t&) override { return unexpected("a fraction"); }
   bool binary(binary_t&) override { return unexpected("binary data"); }
-  bool number_unsigned(number_unsigned_t value) override;
-  bool string(string_t& value) override;
-  bool start_object(size_t) override;
-  bool key(string_t& value) override;
-  bool end_object() override;
-  bool start_array(size_t) override;
-  bool end_array() override;
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override;
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (state_ == State::Range) {
+      range_.push_back(value);
+      return range_.size() <= 2 || fail("more than two data_offsets " + context());
+    }
+    if (state_ != State::Shape) return unexpected("a number");
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return fail(fmt::format("axis of {} elements {}", value, context()));
+    entry_.shape.push_back(static_cast<int64_t>(value));
+    return entry_.shape.size() <= kMaxAxes || fail(fmt::format("more than {} axes {}", kMaxAxes, context()));
+  }
+
+  bool string(string_t& value) override {
+    if (state_ == State::Text) {
+      if (!header.metadata.emplace(metadata_key_, std::move(value)).second)
+        return fail("the metadata key `" + metadata_key_ + "` occurs twice");
+      state_ = State::Metadata;
+      return true;
+    }
+    if (state_ != State::DType) return unexpected("a text");
+    const auto dtype = parse_safetensors_dtype(value);
+    if (!dtype) return fail(fmt::format("unknown dtype \"{}\" {}", value, context()));
+    entry_.dtype = *dtype;
+    has_dtype_ = true;
+    state_ = State::Fields;
+    return true;
+  }
+
+  bool start_object(size_t) override {
+    if (state_ == State::Start)
+      state_ = State::Names;
+    else if (state_ == State::TensorValue)
+      state_ = State::Fields;
+    else if (state_ == State::MetadataValue)
+      state_ = State::Metadata;
+    else
+      return unexpected("object");
+    return true;
+  }
+
+  bool key(string_t& value) override {
+    if (state_ == State::Metadata) {
+      metadata_key_ = std::move(value);
+      state_ = State::Text;
+      return true;
+    }
+    if (state_ == State::Names) {
+      if (value == "__metadata__") {
+        if (std::exchange(has_metadata_, true)) return fail("__metadata__ occurs twice");
+        state_ = State::MetadataValue;
+        return true;
+      }
+      if (!names_.insert(value).second) return fail("the tensor `" + value + "` occurs twice");
+      entry_ = {};
+      entry_.name = std::move(value);
+      has_dtype_ = has_shape_ = false;
+      range_.clear();
+      state_ = State::TensorValue;
+      return true;
+    }
+    if (value == "dtype" && !has_dtype_)
+      state_ = State::DType;
+    else if (value == "shape" && !has_shape_)
+      state_ = State::ShapeValue;
+    else if (value == "data_offsets" && range_.empty())
+      state_ = State::RangeValue;
+    else
+      return fail(fmt::format("unknown or repeated field \"{}\" {}", value, context()));
+    return true;
+  }
+
+  bool end_object() override {
+    if (state_ == State::Names) {
+      state_ = State::End;
+    } else if (state_ == State::Metadata) {
+      state_ = State::Names;
+    } else {
+      if (!has_dtype_ || !has_shape_ || range_.empty())
+        return fail(fmt::format("no {} {}",
+                                !has_dtype_   ? "dtype"
+                                : !has_shape_ ? "shape"
+                                              : "data_offsets",
+                                context()));
+      entry_.begin = range_[0];
+      entry_.end = range_[1];
+      header.tensors.push_back(std::move(entry_));
+      state_ = State::Names;
+    }
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (state_ == State::ShapeValue)
+      state_ = State::Shape;
+    else if (state_ == State::RangeValue)
+      state_ = State::Range;
+    else
+      return unexpected("list");
+    return true;
+  }
+
+  bool end_array() override {
+    if (state_ == State::Shape)
+      has_shape_ = true;
+    else if (range_.size() != 2)
+      return fail(fmt::format("{} data_offsets, wanted 2, {}", range_.size(), context()));
+    state_ = State::Fields;
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: reason"
+    std::string_view reason = e.what();
+    if (const size_t colon = reason.find(": "); colon != reason.npos) reason.remove_prefix(colon + 2);
+    // What it read last may be bytes that are no text.
+    reason = reason.substr(0, reason.find("; last read"));
+    problem = fmt::format("the header is not valid JSON: {}", reason);
+    problem_at = std::min(position, text_.size());  // one beyond where the text is cut off
+    return false;
+  }
 
  private:
   enum class State : uint8_t {
@@ -114,127 +227,6 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::vector<uint64_t> range_;
   std::string metadata_key_;
 };
-
-bool HeaderEvents::number_unsigned(number_unsigned_t value) {
-  if (state_ == State::Range) {
-    range_.push_back(value);
-    return range_.size() <= 2 || fail("more than two data_offsets " + context());
-  }
-  if (state_ != State::Shape) return unexpected("a number");
-  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return fail(fmt::format("axis of {} elements {}", value, context()));
-  entry_.shape.push_back(static_cast<int64_t>(value));
-  return entry_.shape.size() <= kMaxAxes || fail(fmt::format("more than {} axes {}", kMaxAxes, context()));
-}
-
-bool HeaderEvents::string(string_t& value) {
-  if (state_ == State::Text) {
-    if (!header.metadata.emplace(metadata_key_, std::move(value)).second)
-      return fail("the metadata key `" + metadata_key_ + "` occurs twice");
-    state_ = State::Metadata;
-    return true;
-  }
-  if (state_ != State::DType) return unexpected("a text");
-  const auto dtype = parse_safetensors_dtype(value);
-  if (!dtype) return fail(fmt::format("unknown dtype \"{}\" {}", value, context()));
-  entry_.dtype = *dtype;
-  has_dtype_ = true;
-  state_ = State::Fields;
-  return true;
-}
-
-bool HeaderEvents::start_object(size_t) {
-  if (state_ == State::Start)
-    state_ = State::Names;
-  else if (state_ == State::TensorValue)
-    state_ = State::Fields;
-  else if (state_ == State::MetadataValue)
-    state_ = State::Metadata;
-  else
-    return unexpected("object");
-  return true;
-}
-
-bool HeaderEvents::key(string_t& value) {
-  if (state_ == State::Metadata) {
-    metadata_key_ = std::move(value);
-    state_ = State::Text;
-    return true;
-  }
-  if (state_ == State::Names) {
-    if (value == "__metadata__") {
-      if (std::exchange(has_metadata_, true)) return fail("__metadata__ occurs twice");
-      state_ = State::MetadataValue;
-      return true;
-    }
-    if (!names_.insert(value).second) return fail("the tensor `" + value + "` occurs twice");
-    entry_ = {};
-    entry_.name = std::move(value);
-    has_dtype_ = has_shape_ = false;
-    range_.clear();
-    state_ = State::TensorValue;
-    return true;
-  }
-  if (value == "dtype" && !has_dtype_)
-    state_ = State::DType;
-  else if (value == "shape" && !has_shape_)
-    state_ = State::ShapeValue;
-  else if (value == "data_offsets" && range_.empty())
-    state_ = State::RangeValue;
-  else
-    return fail(fmt::format("unknown or repeated field \"{}\" {}", value, context()));
-  return true;
-}
-
-bool HeaderEvents::end_object() {
-  if (state_ == State::Names) {
-    state_ = State::End;
-  } else if (state_ == State::Metadata) {
-    state_ = State::Names;
-  } else {
-    if (!has_dtype_ || !has_shape_ || range_.empty())
-      return fail(fmt::format("no {} {}",
-                              !has_dtype_   ? "dtype"
-                              : !has_shape_ ? "shape"
-                                            : "data_offsets",
-                              context()));
-    entry_.begin = range_[0];
-    entry_.end = range_[1];
-    header.tensors.push_back(std::move(entry_));
-    state_ = State::Names;
-  }
-  return true;
-}
-
-bool HeaderEvents::start_array(size_t) {
-  if (state_ == State::ShapeValue)
-    state_ = State::Shape;
-  else if (state_ == State::RangeValue)
-    state_ = State::Range;
-  else
-    return unexpected("list");
-  return true;
-}
-
-bool HeaderEvents::end_array() {
-  if (state_ == State::Shape)
-    has_shape_ = true;
-  else if (range_.size() != 2)
-    return fail(fmt::format("{} data_offsets, wanted 2, {}", range_.size(), context()));
-  state_ = State::Fields;
-  return true;
-}
-
-bool HeaderEvents::parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 2: reason"
-  std::string_view reason = e.what();
-  if (const size_t colon = reason.find(": "); colon != reason.npos) reason.remove_prefix(colon + 2);
-  // What it read last may be bytes that are no text.
-  reason = reason.substr(0, reason.find("; last read"));
-  problem = fmt::format("the header is not valid JSON: {}", reason);
-  problem_at = std::min(position, text_.size());  // one beyond where the text is cut off
-  return false;
-}
 
 }  // namespace
 

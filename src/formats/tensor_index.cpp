@@ -39,7 +39,17 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool start_array(size_t) override { return open(false); }
   bool end_array() override { return close(); }
-  bool key(string_t& name) override;
+
+  bool key(string_t& name) override {
+    if (depth_ == 1) {
+      part_ = name == "weight_map" ? Part::Map : name == "metadata" ? Part::Metadata : Part::Other;
+      if (part_ == Part::Map && has_map) return fail("weight_map occurs twice");
+    } else if (depth_ == 2) {
+      key_ = std::move(name);
+    }
+    return true;
+  }
+
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
     problem_at = position;
     return fail("the index is not valid JSON");
@@ -52,53 +62,42 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
     problem = std::move(text);
     return false;
   }
-  bool open(bool is_object);
+
+  bool open(bool is_object) {
+    if (depth_ == 1) {
+      if (!is_object && part_ == Part::Metadata) part_ = Part::Other;
+      if (is_object && part_ == Part::Map) has_map = true;
+    }
+    if (!is_object && (depth_ == 0 || (depth_ == 1 && part_ == Part::Map)))
+      return fail("the index has no weight_map");
+    if (depth_ == 2 && part_ == Part::Map) return value("", false);
+    depth_++;
+    return true;
+  }
+
   bool close() {
     depth_--;
     return true;
   }
-  bool value(const std::string& text, bool is_text);
+
+  // A text or another value without values inside.
+  bool value(const std::string& text, bool is_text) {
+    if (depth_ != 2) return true;
+    if (part_ == Part::Metadata) index.metadata[key_] = text;
+    if (part_ != Part::Map) return true;
+    if (!is_text) return fail(fmt::format("tensor `{}`: its file is no text", key_));
+    if (!names_.insert(key_).second) return fail(fmt::format("the tensor `{}` occurs twice", key_));
+    if (!stays_below(text))
+      return fail(fmt::format("tensor `{}`: `{}` is not a file below the index's folder", key_, text));
+    index.weight_map.emplace_back(key_, text);
+    return true;
+  }
 
   int depth_ = 0;  // objects and lists around
   Part part_ = Part::Other;
   std::string key_;
   std::unordered_set<std::string> names_;
 };
-
-bool IndexEvents::key(string_t& name) {
-  if (depth_ == 1) {
-    part_ = name == "weight_map" ? Part::Map : name == "metadata" ? Part::Metadata : Part::Other;
-    if (part_ == Part::Map && has_map) return fail("weight_map occurs twice");
-  } else if (depth_ == 2) {
-    key_ = std::move(name);
-  }
-  return true;
-}
-
-bool IndexEvents::open(bool is_object) {
-  if (depth_ == 1) {
-    if (!is_object && part_ == Part::Metadata) part_ = Part::Other;
-    if (is_object && part_ == Part::Map) has_map = true;
-  }
-  if (!is_object && (depth_ == 0 || (depth_ == 1 && part_ == Part::Map)))
-    return fail("the index has no weight_map");
-  if (depth_ == 2 && part_ == Part::Map) return value("", false);
-  depth_++;
-  return true;
-}
-
-// A text or another value without values inside.
-bool IndexEvents::value(const std::string& text, bool is_text) {
-  if (depth_ != 2) return true;
-  if (part_ == Part::Metadata) index.metadata[key_] = text;
-  if (part_ != Part::Map) return true;
-  if (!is_text) return fail(fmt::format("tensor `{}`: its file is no text", key_));
-  if (!names_.insert(key_).second) return fail(fmt::format("the tensor `{}` occurs twice", key_));
-  if (!stays_below(text))
-    return fail(fmt::format("tensor `{}`: `{}` is not a file below the index's folder", key_, text));
-  index.weight_map.emplace_back(key_, text);
-  return true;
-}
 
 }  // namespace
 

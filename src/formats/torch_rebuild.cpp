@@ -72,6 +72,12 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> list) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
+const RebuildRow* find_rebuild(std::string_view name) {
+  const auto row = std::find_if(std::begin(kRebuilds), std::end(kRebuilds),
+                                [&](const RebuildRow& r) { return r.name == name; });
+  return row == std::end(kRebuilds) ? nullptr : row;
+}
+
 class Collector {
  public:
   Collector(const Pickle& pickle, const TorchResolver& resolve, std::string_view where, TorchCheckpoint& out)
@@ -111,8 +117,61 @@ class Collector {
     return error(v, fmt::format("tensor `{}`: {}", name, text));
   }
 
-  Result<void> enter(PickleRef ref, const Place& place);
-  Result<void> enter_object(const PickleValue& object, const Place& place, std::vector<Place>& children);
+  Result<void> enter(PickleRef ref, const Place& place) {
+    const PickleValue& v = pickle_[ref];
+    if (frames_.size() > kMaxDepth) return error(v, fmt::format("values nest deeper than {}", kMaxDepth));
+    std::vector<Place> children;
+    switch (v.kind) {
+      case Kind::Sequence: add_sequence(v.items, place, children); break;
+      case Kind::Dict: add_entries(v.items, place, children); break;
+      case Kind::Object: LATHE_TRY_DO(enter_object(v, place, children)); break;
+      case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
+      default: add_metadata(v, place);
+    }
+    if (is_over_limit())
+      return error(v, fmt::format("more than {} values, {} bytes of their names or {} numbers in lists",
+                                  kMaxVisits, kMaxNameBytes, kMaxPassed));
+    if (children.empty()) return {};
+    std::reverse(children.begin(), children.end());
+    frames_.push_back({std::move(children)});
+    return {};
+  }
+
+  Result<void> enter_object(const PickleValue& object, const Place& place, std::vector<Place>& children) {
+    const std::string* callee = callee_name(object);
+    if (callee && find_rebuild(*callee)) return add_tensor(rebuild(object, place.name), object, place);
+    const PickleValue& arguments = pickle_[object.items[1]];
+    if (callee && is_one_of(*callee, kDicts)) {
+      // Python 2 gave the entries as a list of pairs.
+      if (arguments.kind == Kind::Sequence && arguments.items.size() == 1)
+        for (PickleRef pair : pickle_[arguments.items[0]].items) {
+          if (pickle_[pair].items.size() == 2) add_entries(pickle_[pair].items, place, children);
+          passed_++;
+          if (is_over_limit()) break;
+        }
+      add_entries(object.entries, place, children);
+      return {};
+    }
+    Place inside = place;
+    inside.is_shown = false;
+    if (!inside.maker) {
+      inside.maker = &pickle_[object.items[0]];
+      inside.ref = object.items[1];
+      add(inside, children);
+      inside.maker = nullptr;
+    }
+    if (object.has_keys)
+      add_entries(object.entries, inside, children);
+    else
+      add_sequence(object.entries, inside, children);
+    inside.is_state = true;
+    for (size_t i = 2; i < object.items.size() && !is_over_limit(); i++) {
+      inside.ref = object.items[i];
+      add(inside, children);
+    }
+    return {};
+  }
+
   void add(Place child, std::vector<Place>& children) {
     visits_++;
     name_bytes_ += child.name.size();
@@ -121,20 +180,135 @@ class Collector {
   bool is_over_limit() const {
     return visits_ > kMaxVisits || name_bytes_ > kMaxNameBytes || passed_ > kMaxPassed;
   }
-  void add_sequence(std::span<const PickleRef> items, const Place& place, std::vector<Place>& children);
-  void add_entries(std::span<const PickleRef> entries, const Place& place, std::vector<Place>& children);
-  Result<void> add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place);
-  void add_metadata(const PickleValue& v, const Place& place);
-  std::string key_text(PickleRef key, size_t position) const;
+
+  void add_sequence(std::span<const PickleRef> items, const Place& place, std::vector<Place>& children) {
+    for (size_t i = 0; i < items.size() && !is_over_limit(); i++) {
+      // Lists of numbers may be long, and say nothing that a user looks for.
+      if (pickle_[items[i]].kind < Kind::Sequence) {
+        passed_++;
+        continue;
+      }
+      Place child = place;
+      child.ref = items[i];
+      // The state of an object with slots is a pair of dicts, and arguments have no names.
+      if (!place.is_state && !place.maker) child.name += (child.name.empty() ? "" : ".") + std::to_string(i);
+      add(std::move(child), children);
+    }
+  }
+
+  void add_entries(std::span<const PickleRef> entries, const Place& place, std::vector<Place>& children) {
+    for (size_t i = 0; i + 1 < entries.size() && !is_over_limit(); i += 2) {
+      Place child = place;
+      child.ref = entries[i + 1];
+      child.is_state = false;
+      const std::string key = key_text(entries[i], i / 2);
+      if (!place.is_state || !is_one_of(key, kModuleDicts))
+        child.name += (child.name.empty() ? "" : ".") + key;
+      add(std::move(child), children);
+    }
+  }
+
+  Result<void> add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place) {
+    if (place.maker)
+      return error_in(
+          v, place.name,
+          fmt::format("it is made by `{}`, which is not known here; save its state dict, or plain tensors",
+                      place.maker->kind == Kind::Global ? place.maker->text : "an object"));
+    LATHE_TRY(made, std::move(tensor));
+    if (!names_.insert(place.name).second) return error_in(v, place.name, "the name occurs twice");
+    made.name = place.name;
+    LATHE_TRY_DO(check_torch_view(made, v.at, where_));
+    out_.tensors.push_back(std::move(made));
+    return {};
+  }
+
+  void add_metadata(const PickleValue& v, const Place& place) {
+    if (!place.is_shown || place.maker || place.name.empty()) return;
+    switch (v.kind) {
+      case Kind::Bool: out_.metadata[place.name] = v.integer ? "true" : "false"; break;
+      case Kind::Int: out_.metadata[place.name] = std::to_string(v.integer); break;
+      case Kind::Float: out_.metadata[place.name] = fmt::format("{}", v.number); break;
+      case Kind::Text:
+        if (v.text.size() <= kMaxShownText) out_.metadata[place.name] = v.text;
+        break;
+      default: break;
+    }
+  }
+
+  std::string key_text(PickleRef ref, size_t position) const {
+    const PickleValue& key = pickle_[ref];
+    if (key.kind == Kind::Text) return key.text;
+    return std::to_string(key.kind == Kind::Int ? key.integer : static_cast<int64_t>(position));
+  }
 
   const std::string* callee_name(const PickleValue& object) const {
     const PickleValue& callee = pickle_[object.items[0]];
     return callee.kind == Kind::Global ? &callee.text : nullptr;
   }
-  Result<TorchTensor> rebuild(const PickleValue& object, std::string_view name) const;
+
+  Result<TorchTensor> rebuild(const PickleValue& object, std::string_view name) const {
+    const PickleValue* at = &object;
+    const PickleValue* callee = &pickle_[object.items[0]];
+    const PickleValue* arguments = &pickle_[object.items[1]];
+    for (size_t step = 0; step < kMaxDepth; step++) {
+      const RebuildRow* row = callee->kind == Kind::Global ? find_rebuild(callee->text) : nullptr;
+      if (!row || arguments->kind != Kind::Sequence) break;
+      const auto& list = arguments->items;
+      if (row->how == Rebuild::View || row->how == Rebuild::TypedView)
+        return view(*at, list, row->how == Rebuild::TypedView, name);
+      if (row->how == Rebuild::Call && list.size() >= 3) {
+        callee = &pickle_[list[0]];
+        arguments = &pickle_[list[2]];
+        continue;
+      }
+      if (list.empty()) break;
+      at = &pickle_[list[0]];
+      if (at->kind == Kind::Persistent) return resolve_(*at);
+      if (at->kind != Kind::Object) break;
+      callee = &pickle_[at->items[0]];
+      arguments = &pickle_[at->items[1]];
+    }
+    return error_in(*at, name, "the call that rebuilds it is not one that PyTorch writes");
+  }
+
   Result<TorchTensor> view(const PickleValue& object, const std::vector<PickleRef>& arguments, bool is_typed,
-                           std::string_view name) const;
-  Result<std::vector<int64_t>> numbers(const PickleValue& object, PickleRef ref, std::string_view name) const;
+                           std::string_view name) const {
+    constexpr size_t kDTypeAt = 6;
+    if (arguments.size() < (is_typed ? kDTypeAt + 1 : 4) || pickle_[arguments[0]].kind != Kind::Persistent ||
+        pickle_[arguments[1]].kind != Kind::Int)
+      return error_in(object, name, "a storage, an offset, a size and strides are missing");
+    LATHE_TRY(out, resolve_(pickle_[arguments[0]]));
+    out.offset = pickle_[arguments[1]].integer;
+    LATHE_TRY(shape, numbers(object, arguments[2], name));
+    LATHE_TRY(strides, numbers(object, arguments[3], name));
+    out.shape = std::move(shape);
+    out.strides = std::move(strides);
+    if (!is_typed) return std::move(out);
+    std::string_view type = pickle_[arguments[kDTypeAt]].text;
+    if (type.starts_with("torch.")) type.remove_prefix(6);
+    for (const TorchType& row : kTypes)
+      if (row.name == type && row.dtype && !type.empty()) {
+        out.dtype = *row.dtype;
+        return std::move(out);
+      }
+    return error_in(object, name, fmt::format("there is no dtype for `{}`", type));
+  }
+
+  // Of a tuple or a torch.Size.
+  Result<std::vector<int64_t>> numbers(const PickleValue& object, PickleRef ref,
+                                       std::string_view name) const {
+    const PickleValue* list = &pickle_[ref];
+    if (list->kind == Kind::Object && pickle_[list->items[1]].items.size() == 1)
+      list = &pickle_[pickle_[list->items[1]].items[0]];
+    std::vector<int64_t> out;
+    if (list->kind != Kind::Sequence) return error_in(object, name, "size and strides are not tuples");
+    for (PickleRef item : list->items) {
+      if (pickle_[item].kind != Kind::Int || pickle_[item].integer < 0)
+        return error_in(object, name, "size and strides are not tuples of numbers from 0 on");
+      out.push_back(pickle_[item].integer);
+    }
+    return out;
+  }
 
   const Pickle& pickle_;
   const TorchResolver& resolve_;
@@ -144,193 +318,6 @@ class Collector {
   std::unordered_set<std::string> names_;
   size_t visits_ = 0, name_bytes_ = 0, passed_ = 0;
 };
-
-const RebuildRow* find_rebuild(std::string_view name) {
-  const auto row = std::find_if(std::begin(kRebuilds), std::end(kRebuilds),
-                                [&](const RebuildRow& r) { return r.name == name; });
-  return row == std::end(kRebuilds) ? nullptr : row;
-}
-
-Result<void> Collector::enter(PickleRef ref, const Place& place) {
-  const PickleValue& v = pickle_[ref];
-  if (frames_.size() > kMaxDepth) return error(v, fmt::format("values nest deeper than {}", kMaxDepth));
-  std::vector<Place> children;
-  switch (v.kind) {
-    case Kind::Sequence: add_sequence(v.items, place, children); break;
-    case Kind::Dict: add_entries(v.items, place, children); break;
-    case Kind::Object: LATHE_TRY_DO(enter_object(v, place, children)); break;
-    case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
-    default: add_metadata(v, place);
-  }
-  if (is_over_limit())
-    return error(v, fmt::format("more than {} values, {} bytes of their names or {} numbers in lists",
-                                kMaxVisits, kMaxNameBytes, kMaxPassed));
-  if (children.empty()) return {};
-  std::reverse(children.begin(), children.end());
-  frames_.push_back({std::move(children)});
-  return {};
-}
-
-Result<void> Collector::enter_object(const PickleValue& object, const Place& place,
-                                     std::vector<Place>& children) {
-  const std::string* callee = callee_name(object);
-  if (callee && find_rebuild(*callee)) return add_tensor(rebuild(object, place.name), object, place);
-  const PickleValue& arguments = pickle_[object.items[1]];
-  if (callee && is_one_of(*callee, kDicts)) {
-    // Python 2 gave the entries as a list of pairs.
-    if (arguments.kind == Kind::Sequence && arguments.items.size() == 1)
-      for (PickleRef pair : pickle_[arguments.items[0]].items) {
-        if (pickle_[pair].items.size() == 2) add_entries(pickle_[pair].items, place, children);
-        passed_++;
-        if (is_over_limit()) break;
-      }
-    add_entries(object.entries, place, children);
-    return {};
-  }
-  Place inside = place;
-  inside.is_shown = false;
-  if (!inside.maker) {
-    inside.maker = &pickle_[object.items[0]];
-    inside.ref = object.items[1];
-    add(inside, children);
-    inside.maker = nullptr;
-  }
-  if (object.has_keys)
-    add_entries(object.entries, inside, children);
-  else
-    add_sequence(object.entries, inside, children);
-  inside.is_state = true;
-  for (size_t i = 2; i < object.items.size() && !is_over_limit(); i++) {
-    inside.ref = object.items[i];
-    add(inside, children);
-  }
-  return {};
-}
-
-void Collector::add_sequence(std::span<const PickleRef> items, const Place& place,
-                             std::vector<Place>& children) {
-  for (size_t i = 0; i < items.size() && !is_over_limit(); i++) {
-    // Lists of numbers may be long, and say nothing that a user looks for.
-    if (pickle_[items[i]].kind < Kind::Sequence) {
-      passed_++;
-      continue;
-    }
-    Place child = place;
-    child.ref = items[i];
-    // The state of an object with slots is a pair of dicts, and arguments have no names.
-    if (!place.is_state && !place.maker) child.name += (child.name.empty() ? "" : ".") + std::to_string(i);
-    add(std::move(child), children);
-  }
-}
-
-void Collector::add_entries(std::span<const PickleRef> entries, const Place& place,
-                            std::vector<Place>& children) {
-  for (size_t i = 0; i + 1 < entries.size() && !is_over_limit(); i += 2) {
-    Place child = place;
-    child.ref = entries[i + 1];
-    child.is_state = false;
-    const std::string key = key_text(entries[i], i / 2);
-    if (!place.is_state || !is_one_of(key, kModuleDicts)) child.name += (child.name.empty() ? "" : ".") + key;
-    add(std::move(child), children);
-  }
-}
-
-std::string Collector::key_text(PickleRef ref, size_t position) const {
-  const PickleValue& key = pickle_[ref];
-  if (key.kind == Kind::Text) return key.text;
-  return std::to_string(key.kind == Kind::Int ? key.integer : static_cast<int64_t>(position));
-}
-
-void Collector::add_metadata(const PickleValue& v, const Place& place) {
-  if (!place.is_shown || place.maker || place.name.empty()) return;
-  switch (v.kind) {
-    case Kind::Bool: out_.metadata[place.name] = v.integer ? "true" : "false"; break;
-    case Kind::Int: out_.metadata[place.name] = std::to_string(v.integer); break;
-    case Kind::Float: out_.metadata[place.name] = fmt::format("{}", v.number); break;
-    case Kind::Text:
-      if (v.text.size() <= kMaxShownText) out_.metadata[place.name] = v.text;
-      break;
-    default: break;
-  }
-}
-
-Result<void> Collector::add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place) {
-  if (place.maker)
-    return error_in(
-        v, place.name,
-        fmt::format("it is made by `{}`, which is not known here; save its state dict, or plain tensors",
-                    place.maker->kind == Kind::Global ? place.maker->text : "an object"));
-  LATHE_TRY(made, std::move(tensor));
-  if (!names_.insert(place.name).second) return error_in(v, place.name, "the name occurs twice");
-  made.name = place.name;
-  LATHE_TRY_DO(check_torch_view(made, v.at, where_));
-  out_.tensors.push_back(std::move(made));
-  return {};
-}
-
-Result<TorchTensor> Collector::rebuild(const PickleValue& object, std::string_view name) const {
-  const PickleValue* at = &object;
-  const PickleValue* callee = &pickle_[object.items[0]];
-  const PickleValue* arguments = &pickle_[object.items[1]];
-  for (size_t step = 0; step < kMaxDepth; step++) {
-    const RebuildRow* row = callee->kind == Kind::Global ? find_rebuild(callee->text) : nullptr;
-    if (!row || arguments->kind != Kind::Sequence) break;
-    const auto& list = arguments->items;
-    if (row->how == Rebuild::View || row->how == Rebuild::TypedView)
-      return view(*at, list, row->how == Rebuild::TypedView, name);
-    if (row->how == Rebuild::Call && list.size() >= 3) {
-      callee = &pickle_[list[0]];
-      arguments = &pickle_[list[2]];
-      continue;
-    }
-    if (list.empty()) break;
-    at = &pickle_[list[0]];
-    if (at->kind == Kind::Persistent) return resolve_(*at);
-    if (at->kind != Kind::Object) break;
-    callee = &pickle_[at->items[0]];
-    arguments = &pickle_[at->items[1]];
-  }
-  return error_in(*at, name, "the call that rebuilds it is not one that PyTorch writes");
-}
-
-Result<TorchTensor> Collector::view(const PickleValue& object, const std::vector<PickleRef>& arguments,
-                                    bool is_typed, std::string_view name) const {
-  constexpr size_t kDTypeAt = 6;
-  if (arguments.size() < (is_typed ? kDTypeAt + 1 : 4) || pickle_[arguments[0]].kind != Kind::Persistent ||
-      pickle_[arguments[1]].kind != Kind::Int)
-    return error_in(object, name, "a storage, an offset, a size and strides are missing");
-  LATHE_TRY(out, resolve_(pickle_[arguments[0]]));
-  out.offset = pickle_[arguments[1]].integer;
-  LATHE_TRY(shape, numbers(object, arguments[2], name));
-  LATHE_TRY(strides, numbers(object, arguments[3], name));
-  out.shape = std::move(shape);
-  out.strides = std::move(strides);
-  if (!is_typed) return std::move(out);
-  std::string_view type = pickle_[arguments[kDTypeAt]].text;
-  if (type.starts_with("torch.")) type.remove_prefix(6);
-  for (const TorchType& row : kTypes)
-    if (row.name == type && row.dtype && !type.empty()) {
-      out.dtype = *row.dtype;
-      return std::move(out);
-    }
-  return error_in(object, name, fmt::format("there is no dtype for `{}`", type));
-}
-
-// Of a tuple or a torch.Size.
-Result<std::vector<int64_t>> Collector::numbers(const PickleValue& object, PickleRef ref,
-                                                std::string_view name) const {
-  const PickleValue* list = &pickle_[ref];
-  if (list->kind == Kind::Object && pickle_[list->items[1]].items.size() == 1)
-    list = &pickle_[pickle_[list->items[1]].items[0]];
-  std::vector<int64_t> out;
-  if (list->kind != Kind::Sequence) return error_in(object, name, "size and strides are not tuples");
-  for (PickleRef item : list->items) {
-    if (pickle_[item].kind != Kind::Int || pickle_[item].integer < 0)
-      return error_in(object, name, "size and strides are not tuples of numbers from 0 on");
-    out.push_back(pickle_[item].integer);
-  }
-  return out;
-}
 
 }  // namespace
 
