@@ -8,14 +8,6 @@
 namespace lathe::onnx {
 namespace {
 
-void read(Message m, Attribute& out);
-void read(Message m, Node& out);
-void read(Message m, TypeInfo& out);
-void read(Message m, ValueInfo& out);
-void read(Message m, Graph& out);
-void read(Message m, Function& out);
-void read(Message m, NestedTensors& out);
-
 // Little-endian elements of `width` bytes from numbers.
 void pack(const std::vector<int64_t>& numbers, size_t width, std::vector<std::byte>& out) {
   for (int64_t v : numbers)
@@ -48,203 +40,144 @@ std::string size_problem(const TensorData& t) {
                      info->type == ElementType::String ? "strings" : "bytes", present);
 }
 
-void read_entry(Message m, std::map<std::string, std::string>& out) {
-  std::string key, value;
-  while (m.next()) {
-    if (m.field() == 1) key = m.text();
-    if (m.field() == 2) value = m.text();
-  }
-  out[key] = value;
-}
-
-void read(Message m, TensorData& out) {
-  std::vector<int64_t> numbers;
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: m.append_to(out.dims); break;
-      case 2: out.type = static_cast<ElementType>(m.integer()); break;
-      case 4:
-      case 10: m.append_raw(out.typed); break;
-      case 5:
-      case 7:
-      case 11: m.append_to(numbers); break;
-      case 6: out.strings.push_back(m.text()); break;
-      case 8: out.name = m.text(); break;
-      case 9: out.raw = m.bytes(); break;
-      case 13: read_entry(m.message(), out.external); break;
-      default: break;
-    }
-  }
-  const ElementInfo* info = element_info(out.type);
-  if (info && !numbers.empty()) pack(numbers, static_cast<size_t>(std::max(info->bits / 8, 1)), out.typed);
-  if (const std::string problem = size_problem(out); !problem.empty()) m.fail(problem);
-}
-
-void read(Message m, SparseData& out) {
-  while (m.next()) {
-    if (m.field() == 1) read(m.message(), out.values);
-    if (m.field() == 2) read(m.message(), out.indices);
-    if (m.field() == 3) m.append_to(out.dims);
-  }
-}
-
-template <class T>
-void read_into(std::vector<T>& out, Message m) {
-  read(m, out.emplace_back());
-}
-
-void read(Message m, Attribute& out) {
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: out.name = m.text(); break;
-      case 2: out.real = m.real(); break;
-      case 3: out.integer = m.integer(); break;
-      case 4: out.text = m.text(); break;
-      case 5:
-      case 10: read_into(out.tensors, m.message()); break;
-      case 6:
-      case 11: {
-        auto graph = std::make_shared<Graph>();
-        read(m.message(), *graph);
-        out.graphs.push_back(std::move(graph));
-        break;
-      }
-      case 7: m.append_to(out.reals); break;
-      case 8: m.append_to(out.integers); break;
-      case 9: out.texts.push_back(m.text()); break;
-      case 21: out.reference = m.text(); break;
-      case 22:
-      case 23: read_into(out.sparse, m.message()); break;
-      default: break;
-    }
-  }
-}
-
 // The default domain has two names.
 std::string domain_name(std::string name) { return name == "ai.onnx" ? "" : name; }
 
-void read(Message m, Node& out) {
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: out.inputs.push_back(m.text()); break;
-      case 2: out.outputs.push_back(m.text()); break;
-      case 3: out.name = m.text(); break;
-      case 4: out.op = m.text(); break;
-      case 5: read_into(out.attributes, m.message()); break;
-      case 7: out.domain = domain_name(m.text()); break;
-      default: break;
+// The member that takes the fields of a number.
+template <class T>
+struct Field {
+  uint32_t number;
+  T& out;
+};
+
+// Reads messages; a member's type says what its fields hold.
+struct Reader {
+  template <class... T>
+  static void read_fields(Message& m, Field<T>... fields) {
+    while (m.next()) ((m.field() == fields.number ? take(m, fields.out) : void()), ...);
+  }
+
+  static void take(Message& m, int64_t& out) { out = m.integer(); }
+  static void take(Message& m, float& out) { out = m.real(); }
+  static void take(Message& m, ElementType& out) { out = static_cast<ElementType>(m.integer()); }
+  static void take(Message& m, std::string& out) { out = m.text(); }
+  static void take(Message& m, std::span<const std::byte>& out) { out = m.bytes(); }
+  static void take(Message& m, std::vector<int64_t>& out) { m.append_to(out); }
+  static void take(Message& m, std::vector<float>& out) { m.append_to(out); }
+  static void take(Message& m, std::vector<std::byte>& out) { m.append_raw(out); }
+  static void take(Message& m, std::map<std::string, std::string>& out) {
+    const auto [key, value] = entry<std::string>(m);
+    out[key] = value;
+  }
+  static void take(Message& m, Opsets& out) {
+    const auto [domain, version] = entry<int64_t>(m);
+    out[domain_name(domain)] = version;
+  }
+  static void take(Message& m, std::shared_ptr<const Graph>& out) {
+    auto graph = std::make_shared<Graph>();
+    read(m.message(), *graph);
+    out = std::move(graph);
+  }
+  template <class T>
+  static void take(Message& m, std::vector<T>& out) {
+    take(m, out.emplace_back());
+  }
+  template <class T>
+  static void take(Message& m, T& out) {
+    read(m.message(), out);
+  }
+
+  // A key and its value.
+  template <class T>
+  static std::pair<std::string, T> entry(Message& m) {
+    std::pair<std::string, T> out;
+    Message message = m.message();
+    read_fields(message, Field{1, out.first}, Field{2, out.second});
+    return out;
+  }
+
+  static void read(Message m, TensorData& out) {
+    std::vector<int64_t> numbers;
+    read_fields(m, Field{1, out.dims}, Field{2, out.type}, Field{4, out.typed}, Field{10, out.typed},
+                Field{5, numbers}, Field{7, numbers}, Field{11, numbers}, Field{6, out.strings},
+                Field{8, out.name}, Field{9, out.raw}, Field{13, out.external});
+    const ElementInfo* info = element_info(out.type);
+    if (info && !numbers.empty()) pack(numbers, static_cast<size_t>(std::max(info->bits / 8, 1)), out.typed);
+    if (const std::string problem = size_problem(out); !problem.empty()) m.fail(problem);
+  }
+  static void read(Message m, SparseData& out) {
+    read_fields(m, Field{1, out.values}, Field{2, out.indices}, Field{3, out.dims});
+  }
+  static void read(Message m, Attribute& out) {
+    read_fields(m, Field{1, out.name}, Field{2, out.real}, Field{3, out.integer}, Field{4, out.text},
+                Field{5, out.tensors}, Field{10, out.tensors}, Field{6, out.graphs}, Field{11, out.graphs},
+                Field{7, out.reals}, Field{8, out.integers}, Field{9, out.texts}, Field{21, out.reference},
+                Field{22, out.sparse}, Field{23, out.sparse});
+  }
+  static void read(Message m, Node& out) {
+    read_fields(m, Field{1, out.inputs}, Field{2, out.outputs}, Field{3, out.name}, Field{4, out.op},
+                Field{5, out.attributes}, Field{7, out.domain});
+    out.domain = domain_name(std::move(out.domain));
+  }
+  static void read_dims(Message shape, std::vector<std::string>& out) {
+    while (shape.next()) {
+      if (shape.field() != 1) continue;
+      Message dim = shape.message();
+      std::string text = "?";
+      while (dim.next()) {
+        if (dim.field() == 1) text = std::to_string(dim.integer());
+        if (dim.field() == 2) text = dim.text();
+      }
+      out.push_back(text);
     }
   }
-}
-
-void read_dims(Message shape, std::vector<std::string>& out) {
-  while (shape.next()) {
-    if (shape.field() != 1) continue;
-    Message dim = shape.message();
-    std::string text = "?";
-    while (dim.next()) {
-      if (dim.field() == 1) text = std::to_string(dim.integer());
-      if (dim.field() == 2) text = dim.text();
-    }
-    out.push_back(text);
-  }
-}
-
-void read(Message m, TypeInfo& out) {
-  while (m.next()) {
-    const uint32_t kind = m.field();
-    if (kind != 1 && kind != 4 && kind != 9) continue;
-    out.kind = kind == 1   ? TypeInfo::Kind::Tensor
-               : kind == 4 ? TypeInfo::Kind::Sequence
-                           : TypeInfo::Kind::Optional;
-    Message body = m.message();
-    while (body.next()) {
-      if (body.field() == 1 && kind == 1) out.element = static_cast<ElementType>(body.integer());
-      if (body.field() == 1 && kind != 1) read_into(out.inner, body.message());
-      if (body.field() == 2 && kind == 1) {
-        out.has_shape = true;
-        read_dims(body.message(), out.dims);
+  static void read(Message m, TypeInfo& out) {
+    while (m.next()) {
+      const uint32_t kind = m.field();
+      if (kind != 1 && kind != 4 && kind != 9) continue;
+      out.kind = kind == 1   ? TypeInfo::Kind::Tensor
+                 : kind == 4 ? TypeInfo::Kind::Sequence
+                             : TypeInfo::Kind::Optional;
+      Message body = m.message();
+      while (body.next()) {
+        if (body.field() == 1) kind == 1 ? take(body, out.element) : take(body, out.inner);
+        if (body.field() == 2 && kind == 1) {
+          out.has_shape = true;
+          read_dims(body.message(), out.dims);
+        }
       }
     }
   }
-}
-
-void read(Message m, ValueInfo& out) {
-  while (m.next()) {
-    if (m.field() == 1) out.name = m.text();
-    if (m.field() == 2) read(m.message(), out.type);
+  static void read(Message m, ValueInfo& out) { read_fields(m, Field{1, out.name}, Field{2, out.type}); }
+  static void read(Message m, Graph& out) {
+    read_fields(m, Field{1, out.nodes}, Field{2, out.name}, Field{5, out.initializers}, Field{11, out.inputs},
+                Field{12, out.outputs}, Field{15, out.sparse_initializers});
   }
-}
-
-void read(Message m, Graph& out) {
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: read_into(out.nodes, m.message()); break;
-      case 2: out.name = m.text(); break;
-      case 5: read_into(out.initializers, m.message()); break;
-      case 11: read_into(out.inputs, m.message()); break;
-      case 12: read_into(out.outputs, m.message()); break;
-      case 15: read_into(out.sparse_initializers, m.message()); break;
-      default: break;
-    }
+  static void read(Message m, Function& out) {
+    read_fields(m, Field{1, out.name}, Field{4, out.inputs}, Field{5, out.outputs}, Field{7, out.nodes},
+                Field{9, out.opsets}, Field{10, out.domain}, Field{11, out.defaults});
+    out.domain = domain_name(std::move(out.domain));
   }
-}
-
-void read_opset(Message m, Opsets& out) {
-  std::string domain;
-  int64_t version = 0;
-  while (m.next()) {
-    if (m.field() == 1) domain = domain_name(m.text());
-    if (m.field() == 2) version = m.integer();
+  static void read(Message m, Model& out) {
+    read_fields(m, Field{1, out.ir_version}, Field{2, out.producer}, Field{3, out.producer_version},
+                Field{7, out.graph}, Field{8, out.opsets}, Field{25, out.functions});
   }
-  out[domain] = version;
-}
-
-void read(Message m, Function& out) {
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: out.name = m.text(); break;
-      case 4: out.inputs.push_back(m.text()); break;
-      case 5: out.outputs.push_back(m.text()); break;
-      case 7: read_into(out.nodes, m.message()); break;
-      case 9: read_opset(m.message(), out.opsets); break;
-      case 10: out.domain = domain_name(m.text()); break;
-      case 11: read_into(out.defaults, m.message()); break;
-      default: break;
-    }
-  }
-}
-
-void read(Message m, Model& out) {
-  while (m.next()) {
-    switch (m.field()) {
-      case 1: out.ir_version = m.integer(); break;
-      case 2: out.producer = m.text(); break;
-      case 3: out.producer_version = m.text(); break;
-      case 7: read(m.message(), out.graph); break;
-      case 8: read_opset(m.message(), out.opsets); break;
-      case 25: read_into(out.functions, m.message()); break;
-      default: break;
-    }
-  }
-}
-
-// SequenceProto and OptionalProto number their parts alike.
-void read(Message m, NestedTensors& out) {
-  while (m.next()) {
-    if (m.field() == 3) read_into(out.tensors, m.message());
-    if (m.field() == 5 || m.field() == 7) {
+  // SequenceProto and OptionalProto number their parts alike.
+  static void read(Message m, NestedTensors& out) {
+    while (m.next()) {
+      if (m.field() == 3) take(m, out.tensors);
+      if (m.field() != 5 && m.field() != 7) continue;
       const bool is_sequence = m.field() == 5;
-      read_into(out.nested, m.message());
+      take(m, out.nested);
       out.nested.back().is_sequence = is_sequence;
     }
   }
-}
+};
 
 template <class T>
 Result<T> parse(std::span<const std::byte> bytes, std::string_view where, T out = {}) {
   WireState state{where, {}};
-  read(Message(bytes, state), out);
+  Reader::read(Message(bytes, state), out);
   if (state.error) return std::move(*state.error);
   return out;
 }
