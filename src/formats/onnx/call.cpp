@@ -110,6 +110,11 @@ const Graph& Call::attr_graph(std::string_view name) const {
   return *first_of(a->graphs, name, "a graph");
 }
 
+DType Call::attr_dtype(std::string_view name, DType otherwise) const {
+  const ElementInfo* info = element_info(static_cast<ElementType>(attr_int(name, 0)));
+  return info ? info->dtype : otherwise;
+}
+
 int64_t Call::axis(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) index_error("axis {} of a tensor of rank {}", axis, rank);
   return axis < 0 ? axis + rank : axis;

@@ -57,6 +57,8 @@ class Call {
   std::vector<std::string> attr_texts(std::string_view name) const;
   Value attr_value(std::string_view name) const;  // a tensor
   const Graph& attr_graph(std::string_view name) const;
+  // That of the element type which the attribute numbers; of none and of unknown ones `otherwise`.
+  DType attr_dtype(std::string_view name, DType otherwise) const;
   // The axes of an op that took them as an attribute before it took them as input i.
   std::vector<int64_t> ints_or_attr(size_t i, std::string_view name,
                                     std::vector<int64_t> otherwise = {}) const {

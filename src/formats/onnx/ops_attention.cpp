@@ -70,8 +70,7 @@ Values attention(const Call& c) {
   const Tensor capped = cap > 0 ? raw.div(cap).tanh().mul(cap).cast(d) : raw;
   const auto bias = attention_bias(c, d, q.size(2).value(), keys.size(2).value(), past);
   const Tensor scores = bias ? capped.add(*bias) : capped;
-  const ElementInfo* computed = element_info(static_cast<ElementType>(c.attr_int("softmax_precision", 0)));
-  const Tensor weights = (computed ? scores.cast(computed->dtype) : scores).softmax(-1).cast(d);
+  const Tensor weights = scores.cast(c.attr_dtype("softmax_precision", scores.dtype())).softmax(-1).cast(d);
   const Tensor y = weights.matmul(values);
   const Tensor stages[] = {raw, capped, scores, weights};
   const int64_t stage = c.attr_int("qk_matmul_output_mode", 0);
@@ -284,21 +283,20 @@ Values causal_conv_with_state(const Call& c) {
   return {y, padded.at(ellipsis, Slice{length, none})};
 }
 
+constexpr OpRow kRows[] = {
+    {"Attention", of<attention>},
+    {"CausalConvWithState", of<causal_conv_with_state>},
+    {"FlexAttention", of<flex_attention>, "ai.onnx.preview"},
+    {"LinearAttention", of<linear_attention>},
+    {"RotaryEmbedding", of<rotary_embedding>},
+    {"Attention", of<projected_attention>, kMicrosoft},
+    {"GroupQueryAttention", of<group_query_attention>, kMicrosoft},
+    {"MultiHeadAttention", of<multi_head_attention>, kMicrosoft},
+    {"RotaryEmbedding", of<rotary_embedding_at>, kMicrosoft},
+};
+
 }  // namespace
 
-std::span<const OpRow> attention_ops() {
-  static const OpRow rows[] = {
-      {"Attention", of<attention>},
-      {"CausalConvWithState", of<causal_conv_with_state>},
-      {"FlexAttention", of<flex_attention>, "ai.onnx.preview"},
-      {"LinearAttention", of<linear_attention>},
-      {"RotaryEmbedding", of<rotary_embedding>},
-      {"Attention", of<projected_attention>, kMicrosoft},
-      {"GroupQueryAttention", of<group_query_attention>, kMicrosoft},
-      {"MultiHeadAttention", of<multi_head_attention>, kMicrosoft},
-      {"RotaryEmbedding", of<rotary_embedding_at>, kMicrosoft},
-  };
-  return rows;
-}
+std::span<const OpRow> attention_ops() { return kRows; }
 
 }  // namespace lathe::onnx

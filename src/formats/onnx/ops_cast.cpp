@@ -116,16 +116,14 @@ namespace {
 Value cast_as_asked(const Call& c, ElementType to) {
   return cast_value(c.value(0), to, c.attr_flag("saturate", true), c.attr_text("round_mode", "up"));
 }
+constexpr OpRow kRows[] = {
+    {"Cast", [](const Call& c) { return cast_as_asked(c, wanted(c)); }},
+    {"CastLike", [](const Call& c) { return cast_as_asked(c, c.type(1)); }},
+    {"BitCast", [](const Call& c) { return Value(c[0].bitcast(known_element(wanted(c)).dtype), wanted(c)); }},
+};
+
 }  // namespace
 
-std::span<const OpRow> cast_ops() {
-  static const OpRow rows[] = {
-      {"Cast", [](const Call& c) { return cast_as_asked(c, wanted(c)); }},
-      {"CastLike", [](const Call& c) { return cast_as_asked(c, c.type(1)); }},
-      {"BitCast",
-       [](const Call& c) { return Value(c[0].bitcast(known_element(wanted(c)).dtype), wanted(c)); }},
-  };
-  return rows;
-}
+std::span<const OpRow> cast_ops() { return kRows; }
 
 }  // namespace lathe::onnx

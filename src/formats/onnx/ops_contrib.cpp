@@ -118,36 +118,35 @@ Tensor nhwc_conv(const Call& c) {
                          convolve(c, c[0].permute({0, 3, 1, 2}), c[1], c.optional(2)).permute({0, 2, 3, 1}));
 }
 
+constexpr OpRow kRows[] = {
+    {"BiasAdd", [](const Call& c) { return with_bias(c).add(c[2]); }, kMicrosoft},
+    {"BiasGelu", [](const Call& c) { return with_bias(c).gelu("none"); }, kMicrosoft},
+    {"EmbedLayerNormalization", of<embed_layer_normalization>, kMicrosoft},
+    {"FastGelu", [](const Call& c) { return with_bias(c).gelu("tanh"); }, kMicrosoft},
+    {"FusedConv", of<fused_conv>, kMicrosoft},
+    {"FusedGemm", [](const Call& c) { return with_activation(c, gemm(c, c[0], c[1], c.optional(2))); },
+     kMicrosoft},
+    {"FusedMatMul", of<fused_matmul>, kMicrosoft},
+    {"Gelu", [](const Call& c) { return c[0].gelu("none"); }, kMicrosoft},
+    {"GemmFastGelu",
+     [](const Call& c) {
+       const Tensor y = c[0].matmul(c[1]);
+       return (c.has(2) ? y.add(c[2]) : y).gelu("tanh");
+     },
+     kMicrosoft},
+    {"MatMulNBits", of<matmul_nbits>, kMicrosoft},
+    {"NhwcConv", of<nhwc_conv>, kMicrosoft},
+    {"QuickGelu", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1.702)).sigmoid()); },
+     kMicrosoft},
+    // The runtime keeps this one in the default domain too.
+    {"SimplifiedLayerNormalization", of<simplified_layer_normalization>},
+    {"SimplifiedLayerNormalization", of<simplified_layer_normalization>, kMicrosoft},
+    {"SkipLayerNormalization", of<skip_layer_normalization>, kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", of<skip_simplified_layer_normalization>, kMicrosoft},
+};
+
 }  // namespace
 
-std::span<const OpRow> contrib_ops() {
-  static const OpRow rows[] = {
-      {"BiasAdd", [](const Call& c) { return with_bias(c).add(c[2]); }, kMicrosoft},
-      {"BiasGelu", [](const Call& c) { return with_bias(c).gelu("none"); }, kMicrosoft},
-      {"EmbedLayerNormalization", of<embed_layer_normalization>, kMicrosoft},
-      {"FastGelu", [](const Call& c) { return with_bias(c).gelu("tanh"); }, kMicrosoft},
-      {"FusedConv", of<fused_conv>, kMicrosoft},
-      {"FusedGemm", [](const Call& c) { return with_activation(c, gemm(c, c[0], c[1], c.optional(2))); },
-       kMicrosoft},
-      {"FusedMatMul", of<fused_matmul>, kMicrosoft},
-      {"Gelu", [](const Call& c) { return c[0].gelu("none"); }, kMicrosoft},
-      {"GemmFastGelu",
-       [](const Call& c) {
-         const Tensor y = c[0].matmul(c[1]);
-         return (c.has(2) ? y.add(c[2]) : y).gelu("tanh");
-       },
-       kMicrosoft},
-      {"MatMulNBits", of<matmul_nbits>, kMicrosoft},
-      {"NhwcConv", of<nhwc_conv>, kMicrosoft},
-      {"QuickGelu", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1.702)).sigmoid()); },
-       kMicrosoft},
-      // The runtime keeps this one in the default domain too.
-      {"SimplifiedLayerNormalization", of<simplified_layer_normalization>},
-      {"SimplifiedLayerNormalization", of<simplified_layer_normalization>, kMicrosoft},
-      {"SkipLayerNormalization", of<skip_layer_normalization>, kMicrosoft},
-      {"SkipSimplifiedLayerNormalization", of<skip_simplified_layer_normalization>, kMicrosoft},
-  };
-  return rows;
-}
+std::span<const OpRow> contrib_ops() { return kRows; }
 
 }  // namespace lathe::onnx

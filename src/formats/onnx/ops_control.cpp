@@ -84,9 +84,7 @@ Values scan_over(const Call& c, Values states, const std::vector<Tensor>& inputs
     Values given = states;
     for (size_t i = 0; i < inputs.size(); i++) {
       const int64_t axis = Call::axis(at_or(axes, i, 0), inputs[i].ndim());
-      std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
-      index.emplace_back(at_or(backwards, i, 0) ? length - 1 - t : t);
-      given.emplace_back(inputs[i].index(index));
+      given.emplace_back(picked(inputs[i], axis, at_or(backwards, i, 0) ? length - 1 - t : t));
     }
     const Values outputs = c.scope().run(body, given);
     states.assign(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(n));
@@ -216,29 +214,27 @@ Values sequence_map(const Call& c) {
   return out;
 }
 
+constexpr OpRow kRows[] = {
+    {"ConcatFromSequence", of<concat_from_sequence>},
+    OpRow{"If", of<branch>}.by_values(),
+    OpRow{"Loop", of<loop>}.by_values(),
+    {"Optional", [](const Call& c) { return c.has(0) ? c.value(0) : Value(); }},
+    {"OptionalGetElement", [](const Call& c) { return c.value(0); }},
+    {"OptionalHasElement", [](const Call& c) { return Tensor::constant_of({}, c.has(0)); }},
+    {"Scan", of<scan>},
+    {"SequenceAt", of<sequence_at>},
+    {"SequenceConstruct", of<sequence_construct>},
+    {"SequenceEmpty",
+     [](const Call& c) { return Value::sequence({}, static_cast<ElementType>(c.attr_int("dtype", 1))); }},
+    {"SequenceErase", of<sequence_erase>},
+    {"SequenceInsert", of<sequence_insert>},
+    {"SequenceLength", [](const Call& c) { return known_integer(static_cast<int64_t>(items(c, 0).size())); }},
+    {"SequenceMap", of<sequence_map>},
+    {"SplitToSequence", of<split_to_sequence>},
+};
+
 }  // namespace
 
-std::span<const OpRow> control_ops() {
-  static const OpRow rows[] = {
-      {"ConcatFromSequence", of<concat_from_sequence>},
-      OpRow{"If", of<branch>}.by_values(),
-      OpRow{"Loop", of<loop>}.by_values(),
-      {"Optional", [](const Call& c) { return c.has(0) ? c.value(0) : Value(); }},
-      {"OptionalGetElement", [](const Call& c) { return c.value(0); }},
-      {"OptionalHasElement", [](const Call& c) { return Tensor::constant_of({}, c.has(0)); }},
-      {"Scan", of<scan>},
-      {"SequenceAt", of<sequence_at>},
-      {"SequenceConstruct", of<sequence_construct>},
-      {"SequenceEmpty",
-       [](const Call& c) { return Value::sequence({}, static_cast<ElementType>(c.attr_int("dtype", 1))); }},
-      {"SequenceErase", of<sequence_erase>},
-      {"SequenceInsert", of<sequence_insert>},
-      {"SequenceLength",
-       [](const Call& c) { return known_integer(static_cast<int64_t>(items(c, 0).size())); }},
-      {"SequenceMap", of<sequence_map>},
-      {"SplitToSequence", of<split_to_sequence>},
-  };
-  return rows;
-}
+std::span<const OpRow> control_ops() { return kRows; }
 
 }  // namespace lathe::onnx

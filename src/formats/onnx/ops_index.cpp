@@ -14,32 +14,13 @@ Tensor wrapped(const Tensor& positions, const SInt& size) {
   return positions.lt(0).where(positions.add(Tensor(size.value())), positions);
 }
 
-int64_t product(const Numbers& v, size_t first, size_t last) {
-  int64_t n = 1;
-  for (size_t i = first; i < last; i++) n *= v[i];
-  return n;
-}
-
-// x at positions along an axis.
-Tensor picked(const Tensor& x, int64_t axis, TensorIndex at) {
-  std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
-  index.push_back(std::move(at));
-  return x.index(index);
-}
-
 Value gather(const Call& c) {
-  const auto take = [&](const Tensor& x) {
+  return moved(c.value(0), [&](const Tensor& x) {
     const int64_t axis = Call::axis(c.attr_int("axis", 0), x.ndim());
     // A known position is movement; others become reads at computed addresses.
     if (c.value(1).is_known() && c[1].ndim() == 0) return picked(x, axis, c.integer(1));
     return picked(x, axis, c[1]);
-  };
-  if (c.value(0).is_tensor()) return {take(c[0]), c.type(0)};
-  const Strings& s = c.strings(0);
-  const Tensor at = take(positions(static_cast<int64_t>(s.items.size())).reshape(to_shape(s.shape)));
-  Strings out{sizes_of(at), {}};
-  for (int64_t i : integers(at)) out.items.push_back(s.items.at(static_cast<size_t>(i)));
-  return out;
+  });
 }
 
 Value gather_elements(const Call& c) {
@@ -68,8 +49,9 @@ Value gather_nd(const Call& c) {
   const auto k = static_cast<size_t>(places.back());
   if (batch > sizes.size() || k > sizes.size() - batch)
     value_error("{} coordinates for a tensor of rank {}", k, sizes.size());
-  const int64_t batches = product(sizes, 0, batch), span = product(sizes, batch, batch + k);
-  const int64_t rest = product(sizes, batch + k, sizes.size());
+  const std::span<const int64_t> all(sizes);
+  const int64_t batches = product(all.first(batch)), span = product(all.subspan(batch, k)),
+                rest = product(all.subspan(batch + k));
   Tensor flat = flat_positions(at, sizes, batch).reshape({SInt(batches), SInt(-1)});
   flat = flat.add(positions(batches).mul(span).unsqueeze(-1)).flatten();
   Numbers to(places.begin(), places.end() - 1);
@@ -106,7 +88,7 @@ Value scatter_nd(const Call& c) {
     value_error("coordinates {} for a tensor of rank {}", c.value(1).to_string(), c[0].ndim());
   const auto k = static_cast<size_t>(places.back());
   // Rows of what the coordinates leave open.
-  const Shape rows{SInt(product(sizes, 0, k)), SInt(product(sizes, k, sizes.size()))};
+  const Shape rows{SInt(product(std::span(sizes).first(k))), SInt(product(std::span(sizes).subspan(k)))};
   const Tensor at = flat_positions(c[1], sizes, 0).flatten().unsqueeze(-1);
   const Shape written{at.size(0), rows[1]};
   const Tensor y = scattered(c, c[0].reshape(rows), 0, at.expand(written), c[2].reshape(written));
@@ -159,7 +141,7 @@ Tensor nonzero(const Call& c) {
   const Numbers sizes = sizes_of(c[0]), hits = nonzero_positions(c[0]);
   Numbers out;
   for (size_t axis = 0; axis < sizes.size(); axis++) {
-    const int64_t inner = product(sizes, axis + 1, sizes.size());
+    const int64_t inner = product(std::span(sizes).subspan(axis + 1));
     for (int64_t i : hits) out.push_back(i / inner % sizes[axis]);
   }
   return Tensor::from(out, to_shape({c[0].ndim(), static_cast<int64_t>(hits.size())}));
@@ -199,19 +181,18 @@ Values unique(const Call& c) {
   return {{rows_first.at(at).transpose(0, axis), c.type(0)}, at, Tensor::from(inverse), Tensor::from(counts)};
 }
 
+constexpr OpRow kRows[] = {
+    OpRow{"Compress", of<compress>}.by_values(), {"Gather", of<gather>},
+    {"GatherElements", of<gather_elements>},     {"GatherND", of<gather_nd>},
+    OpRow{"NonZero", of<nonzero>}.by_values(),   {"OneHot", of<one_hot>},
+    {"ReverseSequence", of<reverse_sequence>},   {"Scatter", of<scatter_elements>},
+    {"ScatterElements", of<scatter_elements>},   {"ScatterND", of<scatter_nd>},
+    {"TensorScatter", of<tensor_scatter>},       {"TopK", of<top_k>},
+    OpRow{"Unique", of<unique>}.by_values(),
+};
+
 }  // namespace
 
-std::span<const OpRow> index_ops() {
-  static const OpRow rows[] = {
-      OpRow{"Compress", of<compress>}.by_values(), {"Gather", of<gather>},
-      {"GatherElements", of<gather_elements>},     {"GatherND", of<gather_nd>},
-      OpRow{"NonZero", of<nonzero>}.by_values(),   {"OneHot", of<one_hot>},
-      {"ReverseSequence", of<reverse_sequence>},   {"Scatter", of<scatter_elements>},
-      {"ScatterElements", of<scatter_elements>},   {"ScatterND", of<scatter_nd>},
-      {"TensorScatter", of<tensor_scatter>},       {"TopK", of<top_k>},
-      OpRow{"Unique", of<unique>}.by_values(),
-  };
-  return rows;
-}
+std::span<const OpRow> index_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -212,21 +212,19 @@ Tensor tree_ensemble(const Call& c) {
   return Tensor::from(out, {c[0].size(0), SInt(static_cast<int64_t>(n))}).cast(c[0].dtype());
 }
 
+constexpr OpRow kRows[] = {
+    {"Adagrad", of<adagrad>, kTraining},
+    {"Adam", of<adam>, kTraining},
+    {"Gradient", of<gradient>, kTraining},
+    {"Momentum", of<momentum>, kTraining},
+    {"ArrayFeatureExtractor", of<array_feature_extractor>, kMl},
+    {"Binarizer", [](const Call& c) { return c[0].gt(c.attr_real("threshold", 0)).cast(c[0].dtype()); }, kMl},
+    OpRow{"LabelEncoder", of<label_encoder>, kMl}.by_values(),
+    OpRow{"TreeEnsemble", of<tree_ensemble>, kMl}.by_values(),
+};
+
 }  // namespace
 
-std::span<const OpRow> learning_ops() {
-  static const OpRow rows[] = {
-      {"Adagrad", of<adagrad>, kTraining},
-      {"Adam", of<adam>, kTraining},
-      {"Gradient", of<gradient>, kTraining},
-      {"Momentum", of<momentum>, kTraining},
-      {"ArrayFeatureExtractor", of<array_feature_extractor>, kMl},
-      {"Binarizer", [](const Call& c) { return c[0].gt(c.attr_real("threshold", 0)).cast(c[0].dtype()); },
-       kMl},
-      OpRow{"LabelEncoder", of<label_encoder>, kMl}.by_values(),
-      OpRow{"TreeEnsemble", of<tree_ensemble>, kMl}.by_values(),
-  };
-  return rows;
-}
+std::span<const OpRow> learning_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -22,21 +22,14 @@ namespace {
 // A list of numbers for each channel, aligned with axis 1.
 Tensor per_channel(const Tensor& t, const Tensor& x) { return along(t, 1, x.ndim()); }
 
-Axes axes_between(int64_t first, int64_t last) {
-  Ints out;
-  for (int64_t i = first; i < last; i++) out.push_back(i);
-  return out;
-}
-
 Values batch_normalization(const Call& c) {
   const Tensor& x = c[0];
   const double epsilon = c.attr_real("epsilon", 1e-5), momentum = c.attr_real("momentum", 0.9);
   Tensor mean = c[3], variance = c[4];
   Values running;
   if (c.attr_flag("training_mode")) {
-    Ints axes;
-    for (int64_t i = 0; i < x.ndim(); i++)
-      if (i != 1) axes.push_back(i);
+    Ints axes = axes_between(1, x.ndim());
+    axes[0] = 0;  // all but the channels
     mean = x.mean(axes);
     variance = x.var(axes, false, 0);
     running = {c[3].mul(momentum).add(mean.mul(1 - momentum)),
@@ -168,27 +161,26 @@ Tensor determinant(const Tensor& x) {
   return sum;
 }
 
+constexpr OpRow kRows[] = {
+    {"BatchNormalization", of<batch_normalization>},
+    {"Det", [](const Call& c) { return determinant(c[0]); }},
+    OpRow{"Dropout", of<dropout>}.random(),
+    {"Einsum", of<einsum>},
+    {"Gemm", [](const Call& c) { return gemm(c, c[0], c[1], c.optional(2)); }},
+    {"GroupNormalization", of<group_normalization>},
+    {"InstanceNormalization", of<instance_normalization>},
+    {"LRN", of<local_response_normalization>},
+    {"LayerNormalization", of<layer_normalization>},
+    {"LpNormalization", of<lp_normalization>},
+    {"MatMul", [](const Call& c) { return c[0].matmul(c[1]); }},
+    {"MeanVarianceNormalization", of<mean_variance_normalization>},
+    {"NegativeLogLikelihoodLoss", [](const Call& c) { return negative_log_likelihood(c, c[0]); }},
+    {"RMSNormalization", of<rms_normalization>},
+    {"SoftmaxCrossEntropyLoss", of<softmax_cross_entropy>},
+};
+
 }  // namespace
 
-std::span<const OpRow> neural_ops() {
-  static const OpRow rows[] = {
-      {"BatchNormalization", of<batch_normalization>},
-      {"Det", [](const Call& c) { return determinant(c[0]); }},
-      OpRow{"Dropout", of<dropout>}.random(),
-      {"Einsum", of<einsum>},
-      {"Gemm", [](const Call& c) { return gemm(c, c[0], c[1], c.optional(2)); }},
-      {"GroupNormalization", of<group_normalization>},
-      {"InstanceNormalization", of<instance_normalization>},
-      {"LRN", of<local_response_normalization>},
-      {"LayerNormalization", of<layer_normalization>},
-      {"LpNormalization", of<lp_normalization>},
-      {"MatMul", [](const Call& c) { return c[0].matmul(c[1]); }},
-      {"MeanVarianceNormalization", of<mean_variance_normalization>},
-      {"NegativeLogLikelihoodLoss", [](const Call& c) { return negative_log_likelihood(c, c[0]); }},
-      {"RMSNormalization", of<rms_normalization>},
-      {"SoftmaxCrossEntropyLoss", of<softmax_cross_entropy>},
-  };
-  return rows;
-}
+std::span<const OpRow> neural_ops() { return kRows; }
 
 }  // namespace lathe::onnx

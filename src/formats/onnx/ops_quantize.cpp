@@ -54,8 +54,9 @@ Tensor dequantize_linear(const Call& c) {
   Tensor x = c[0].cast(is_int(c[0].dtype()) ? DType::Int32 : DType::Float32);
   if (c.has(2)) x = x.sub(spread(c[2], c[0], axis, block).cast(x.dtype()));
   const Tensor scale = spread(c[1], c[0], axis, block);
-  const auto named = element_info(static_cast<ElementType>(c.attr_int("output_dtype", 0)));
-  return x.cast(DType::Float32).mul(scale.cast(DType::Float32)).cast(named ? named->dtype : c[1].dtype());
+  return x.cast(DType::Float32)
+      .mul(scale.cast(DType::Float32))
+      .cast(c.attr_dtype("output_dtype", c[1].dtype()));
 }
 
 Values dynamic_quantize_linear(const Call& c) {
@@ -143,10 +144,8 @@ Value qgemm(const Call& c) {
 }
 
 Tensor global_average(const Call& c, const Tensor& x) {
-  Ints axes;
   const int64_t first = c.attr_flag("channels_last") ? 1 : 2;
-  for (size_t i = 0; i < spatial_of(x).size(); i++) axes.push_back(first + static_cast<int64_t>(i));
-  return x.mean(axes, true);
+  return x.mean(axes_between(first, first + static_cast<int64_t>(spatial_of(x).size())), true);
 }
 
 // Integers times integers, as floats: the scales of a and b are inputs 2 and 3, their zero points 4 and 5.
@@ -165,37 +164,36 @@ Tensor dynamic_quantize_matmul(const Call& c) {
   return c.has(4) ? y.add(c[4]) : y;
 }
 
+constexpr OpRow kRows[] = {
+    {"ConvInteger", of<conv_integer>},
+    {"DequantizeLinear", of<dequantize_linear>},
+    {"DynamicQuantizeLinear", of<dynamic_quantize_linear>},
+    {"MatMulInteger", of<matmul_integer>},
+    {"QLinearConv", of<qlinear_conv>},
+    {"QLinearMatMul", of<qlinear_matmul>},
+    {"QuantizeLinear", of<quantize_linear>},
+    {"DequantizeLinear", of<dequantize_linear>, kMicrosoft},
+    {"DynamicQuantizeMatMul", of<dynamic_quantize_matmul>, kMicrosoft},
+    {"MatMulIntegerToFloat", of<matmul_integer_to_float>, kMicrosoft},
+    {"QGemm", of<qgemm>, kMicrosoft},
+    {"QLinearAdd", of<qlinear_binary<&Tensor::add>>, kMicrosoft},
+    {"QLinearAveragePool", qlinear([](const Call& c, const Tensor& x) { return average_pool(c, x); }),
+     kMicrosoft},
+    {"QLinearConcat", of<qlinear_concat>, kMicrosoft},
+    {"QLinearGlobalAveragePool", qlinear([](const Call& c, const Tensor& x) { return global_average(c, x); }),
+     kMicrosoft},
+    {"QLinearLeakyRelu",
+     qlinear([](const Call& c, const Tensor& x) { return x.leaky_relu(c.attr_real("alpha", 0.01)); }),
+     kMicrosoft},
+    {"QLinearMul", of<qlinear_binary<&Tensor::mul>>, kMicrosoft},
+    {"QLinearSigmoid", qlinear([](const Call&, const Tensor& x) { return x.sigmoid(); }), kMicrosoft},
+    {"QLinearSoftmax",
+     qlinear([](const Call& c, const Tensor& x) { return x.softmax(c.attr_int("axis", -1)); }), kMicrosoft},
+    {"QuantizeLinear", of<quantize_linear>, kMicrosoft},
+};
+
 }  // namespace
 
-std::span<const OpRow> quantize_ops() {
-  static const OpRow rows[] = {
-      {"ConvInteger", of<conv_integer>},
-      {"DequantizeLinear", of<dequantize_linear>},
-      {"DynamicQuantizeLinear", of<dynamic_quantize_linear>},
-      {"MatMulInteger", of<matmul_integer>},
-      {"QLinearConv", of<qlinear_conv>},
-      {"QLinearMatMul", of<qlinear_matmul>},
-      {"QuantizeLinear", of<quantize_linear>},
-      {"DequantizeLinear", of<dequantize_linear>, kMicrosoft},
-      {"DynamicQuantizeMatMul", of<dynamic_quantize_matmul>, kMicrosoft},
-      {"MatMulIntegerToFloat", of<matmul_integer_to_float>, kMicrosoft},
-      {"QGemm", of<qgemm>, kMicrosoft},
-      {"QLinearAdd", of<qlinear_binary<&Tensor::add>>, kMicrosoft},
-      {"QLinearAveragePool", qlinear([](const Call& c, const Tensor& x) { return average_pool(c, x); }),
-       kMicrosoft},
-      {"QLinearConcat", of<qlinear_concat>, kMicrosoft},
-      {"QLinearGlobalAveragePool",
-       qlinear([](const Call& c, const Tensor& x) { return global_average(c, x); }), kMicrosoft},
-      {"QLinearLeakyRelu",
-       qlinear([](const Call& c, const Tensor& x) { return x.leaky_relu(c.attr_real("alpha", 0.01)); }),
-       kMicrosoft},
-      {"QLinearMul", of<qlinear_binary<&Tensor::mul>>, kMicrosoft},
-      {"QLinearSigmoid", qlinear([](const Call&, const Tensor& x) { return x.sigmoid(); }), kMicrosoft},
-      {"QLinearSoftmax",
-       qlinear([](const Call& c, const Tensor& x) { return x.softmax(c.attr_int("axis", -1)); }), kMicrosoft},
-      {"QuantizeLinear", of<quantize_linear>, kMicrosoft},
-  };
-  return rows;
-}
+std::span<const OpRow> quantize_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -180,17 +180,16 @@ Values recurrent(const Call& c, Step step, int64_t gates, const std::vector<std:
   return {y.permute({2, 0, 1, 3}), h.transpose(0, 1), cell.transpose(0, 1)};
 }
 
+constexpr OpRow kRows[] = {
+    {"GRU",
+     [](const Call& c) { return recurrent(c, gru_step, 3, {"sigmoid", "tanh"}, "linear_before_reset"); }},
+    {"LSTM",
+     [](const Call& c) { return recurrent(c, lstm_step, 4, {"sigmoid", "tanh", "tanh"}, "input_forget"); }},
+    {"RNN", [](const Call& c) { return recurrent(c, rnn_step, 1, {"tanh"}, ""); }},
+};
+
 }  // namespace
 
-std::span<const OpRow> recurrent_ops() {
-  static const OpRow rows[] = {
-      {"GRU",
-       [](const Call& c) { return recurrent(c, gru_step, 3, {"sigmoid", "tanh"}, "linear_before_reset"); }},
-      {"LSTM",
-       [](const Call& c) { return recurrent(c, lstm_step, 4, {"sigmoid", "tanh", "tanh"}, "input_forget"); }},
-      {"RNN", [](const Call& c) { return recurrent(c, rnn_step, 1, {"tanh"}, ""); }},
-  };
-  return rows;
-}
+std::span<const OpRow> recurrent_ops() { return kRows; }
 
 }  // namespace lathe::onnx

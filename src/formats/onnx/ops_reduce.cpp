@@ -47,33 +47,30 @@ Tensor running(const Call& c, const Scalar& identity) {
   return c.attr_flag("reverse") ? out.flip(axis) : out;
 }
 
+constexpr OpRow kRows[] = {
+    {"ArgMax", of<arg_extreme<&Tensor::argmax>>},
+    {"ArgMin", of<arg_extreme<&Tensor::argmin>>},
+    {"CumProd", [](const Call& c) { return running<&Tensor::cumprod>(c, 1); }},
+    {"CumSum", [](const Call& c) { return running<&Tensor::cumsum>(c, 0); }},
+    {"ReduceL1", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.abs(), a, k); })},
+    {"ReduceL2", reduction([](const Tensor& x, const Axes& a, bool k) {
+       return sum_of(x.square(), a, k).sqrt().cast(x.dtype());
+     })},
+    {"ReduceLogSum",
+     reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x, a, k).log().cast(x.dtype()); })},
+    {"ReduceLogSumExp", reduction([](const Tensor& x, const Axes& a, bool k) { return x.logsumexp(a, k); })},
+    {"ReduceMax", reduction([](const Tensor& x, const Axes& a, bool k) { return x.max(a, k); })},
+    {"ReduceMean",
+     reduction([](const Tensor& x, const Axes& a, bool k) { return x.mean(a, k).cast(x.dtype()); })},
+    {"ReduceMin", reduction([](const Tensor& x, const Axes& a, bool k) { return x.min(a, k); })},
+    {"ReduceProd", reduction([](const Tensor& x, const Axes& a, bool k) { return x.prod(a, k); })},
+    {"ReduceSum", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x, a, k); })},
+    {"ReduceSumSquare",
+     reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.square(), a, k); })},
+};
+
 }  // namespace
 
-std::span<const OpRow> reduce_ops() {
-  static const OpRow rows[] = {
-      {"ArgMax", of<arg_extreme<&Tensor::argmax>>},
-      {"ArgMin", of<arg_extreme<&Tensor::argmin>>},
-      {"CumProd", [](const Call& c) { return running<&Tensor::cumprod>(c, 1); }},
-      {"CumSum", [](const Call& c) { return running<&Tensor::cumsum>(c, 0); }},
-      {"ReduceL1", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.abs(), a, k); })},
-      {"ReduceL2", reduction([](const Tensor& x, const Axes& a, bool k) {
-         return sum_of(x.square(), a, k).sqrt().cast(x.dtype());
-       })},
-      {"ReduceLogSum", reduction([](const Tensor& x, const Axes& a, bool k) {
-         return sum_of(x, a, k).log().cast(x.dtype());
-       })},
-      {"ReduceLogSumExp",
-       reduction([](const Tensor& x, const Axes& a, bool k) { return x.logsumexp(a, k); })},
-      {"ReduceMax", reduction([](const Tensor& x, const Axes& a, bool k) { return x.max(a, k); })},
-      {"ReduceMean",
-       reduction([](const Tensor& x, const Axes& a, bool k) { return x.mean(a, k).cast(x.dtype()); })},
-      {"ReduceMin", reduction([](const Tensor& x, const Axes& a, bool k) { return x.min(a, k); })},
-      {"ReduceProd", reduction([](const Tensor& x, const Axes& a, bool k) { return x.prod(a, k); })},
-      {"ReduceSum", reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x, a, k); })},
-      {"ReduceSumSquare",
-       reduction([](const Tensor& x, const Axes& a, bool k) { return sum_of(x.square(), a, k); })},
-  };
-  return rows;
-}
+std::span<const OpRow> reduce_ops() { return kRows; }
 
 }  // namespace lathe::onnx

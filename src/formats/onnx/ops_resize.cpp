@@ -101,20 +101,16 @@ Taps taps_of(const Resizing& r, const Stretch& s) {
 Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch& s) {
   if (s.from < 1 || s.to < 1) value_error("axis {} cannot go from {} elements to {}", axis, s.from, s.to);
   const Taps taps = taps_of(r, s);
-  const auto picked = [&](const std::vector<int64_t>& at) {
-    std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
-    index.emplace_back(Tensor::from(at));
-    return x.index(index);
-  };
   std::optional<Tensor> out;
   if (r.mode == "nearest") {
     std::vector<int64_t> at;
     for (size_t i = 0; i < taps.outside.size(); i++)
       at.push_back(taps.positions[taps.weights[0][i] > 0 ? 0 : 1][i]);
-    out = picked(at);
+    out = picked(x, axis, Tensor::from(at));
   }
   for (size_t k = 0; r.mode != "nearest" && k < taps.positions.size(); k++) {
-    const Tensor part = picked(taps.positions[k]).mul(along(Tensor::from(taps.weights[k]), axis, x.ndim()));
+    const Tensor part = picked(x, axis, Tensor::from(taps.positions[k]))
+                            .mul(along(Tensor::from(taps.weights[k]), axis, x.ndim()));
     out = out ? out->add(part) : part;
   }
   if (std::none_of(taps.outside.begin(), taps.outside.end(), [](bool o) { return o; })) return *out;
@@ -192,14 +188,13 @@ Tensor upsample(const Call& c) {
   return resized(c, r, scales, {}, {});
 }
 
+constexpr OpRow kRows[] = {
+    {"Resize", of<resize>},
+    {"Upsample", of<upsample>},
+};
+
 }  // namespace
 
-std::span<const OpRow> resize_ops() {
-  static const OpRow rows[] = {
-      {"Resize", of<resize>},
-      {"Upsample", of<upsample>},
-  };
-  return rows;
-}
+std::span<const OpRow> resize_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -307,19 +307,18 @@ Tensor non_max_suppression(const Call& c) {
   return Tensor::from(out, {SInt(static_cast<int64_t>(out.size() / 3)), SInt(3)});
 }
 
+constexpr OpRow kRows[] = {
+    {"AffineGrid", of<affine_grid>},
+    {"DeformConv", of<deform_conv>},
+    {"GridSample", of<grid_sample>},
+    {"GridSample", of<grid_sample>, kMicrosoft},
+    OpRow{"MaxRoiPool", of<max_roi_pool>}.by_values(),
+    OpRow{"NonMaxSuppression", of<non_max_suppression>}.by_values(),
+    OpRow{"RoiAlign", of<roi_align>}.by_values(),
+};
+
 }  // namespace
 
-std::span<const OpRow> sample_ops() {
-  static const OpRow rows[] = {
-      {"AffineGrid", of<affine_grid>},
-      {"DeformConv", of<deform_conv>},
-      {"GridSample", of<grid_sample>},
-      {"GridSample", of<grid_sample>, kMicrosoft},
-      OpRow{"MaxRoiPool", of<max_roi_pool>}.by_values(),
-      OpRow{"NonMaxSuppression", of<non_max_suppression>}.by_values(),
-      OpRow{"RoiAlign", of<roi_align>}.by_values(),
-  };
-  return rows;
-}
+std::span<const OpRow> sample_ops() { return kRows; }
 
 }  // namespace lathe::onnx

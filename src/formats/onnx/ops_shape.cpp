@@ -42,22 +42,7 @@ Value shape_of(const Call& c) {
 }
 
 Value size_of(const Call& c) {
-  int64_t n = 1;
-  for (int64_t d : c.value(0).shape()) n *= d;
-  return Value(Tensor::constant_of({}, n, DType::Int64)).known();
-}
-
-// Strings move as their positions do.
-template <class F>
-Value moved(const Value& v, F move) {
-  if (v.is_tensor()) return {move(v.tensor()), v.type()};
-  const Strings& s = v.strings();
-  const Tensor positions =
-      Tensor::arange(0, static_cast<int64_t>(s.items.size()), 1, {DType::Int64}).reshape(to_shape(s.shape));
-  const Tensor to = move(positions);
-  Strings out{sizes_of(to), {}};
-  for (int64_t i : integers(to)) out.items.push_back(s.items[static_cast<size_t>(i)]);
-  return out;
+  return Value(Tensor::constant_of({}, product(c.value(0).shape()), DType::Int64)).known();
 }
 
 Value reshape(const Call& c) {
@@ -74,9 +59,9 @@ Value flatten(const Call& c) {
   // It may stand behind the last axis.
   const auto rank = static_cast<int64_t>(from.size());
   const int64_t axis = c.attr_int("axis", 1), at = axis == rank ? rank : Call::axis(axis, rank);
-  int64_t rows = 1, columns = 1;
-  for (size_t i = 0; i < from.size(); i++) (static_cast<int64_t>(i) < at ? rows : columns) *= from[i];
-  return moved(c.value(0), [&](const Tensor& x) { return x.reshape({SInt(rows), SInt(columns)}); });
+  const auto rows = std::span(from).first(static_cast<size_t>(at)),
+             columns = std::span(from).subspan(rows.size());
+  return moved(c.value(0), [&](const Tensor& x) { return x.reshape({product(rows), product(columns)}); });
 }
 
 Value squeeze(const Call& c) {
@@ -283,34 +268,33 @@ Tensor center_crop_pad(const Call& c) {
   return x;
 }
 
+constexpr OpRow kRows[] = {
+    {"CenterCropPad", of<center_crop_pad>},
+    {"Concat", of<concat>},
+    {"Constant", of<constant>},
+    {"ConstantOfShape", of<constant_of_shape>},
+    {"DepthToSpace", of<depth_to_space>},
+    {"Expand", of<expand>},
+    {"EyeLike", of<eye_like>},
+    {"Flatten", of<flatten>},
+    {"Pad", of<pad>},
+    {"Range", of<range>},
+    {"Reshape", of<reshape>},
+    {"Shape", of<shape_of>},
+    {"Size", of<size_of>},
+    {"Slice", of<slice>},
+    {"SpaceToDepth", of<space_to_depth>},
+    {"Split", of<split>},
+    {"Squeeze", of<squeeze>},
+    {"Tile", of<tile>},
+    {"Transpose", of<transpose>},
+    {"Trilu", of<trilu>},
+    {"Trilu", of<trilu>, kMicrosoft},
+    {"Unsqueeze", of<unsqueeze>},
+};
+
 }  // namespace
 
-std::span<const OpRow> shape_ops() {
-  static const OpRow rows[] = {
-      {"CenterCropPad", of<center_crop_pad>},
-      {"Concat", of<concat>},
-      {"Constant", of<constant>},
-      {"ConstantOfShape", of<constant_of_shape>},
-      {"DepthToSpace", of<depth_to_space>},
-      {"Expand", of<expand>},
-      {"EyeLike", of<eye_like>},
-      {"Flatten", of<flatten>},
-      {"Pad", of<pad>},
-      {"Range", of<range>},
-      {"Reshape", of<reshape>},
-      {"Shape", of<shape_of>},
-      {"Size", of<size_of>},
-      {"Slice", of<slice>},
-      {"SpaceToDepth", of<space_to_depth>},
-      {"Split", of<split>},
-      {"Squeeze", of<squeeze>},
-      {"Tile", of<tile>},
-      {"Transpose", of<transpose>},
-      {"Trilu", of<trilu>},
-      {"Trilu", of<trilu>, kMicrosoft},
-      {"Unsqueeze", of<unsqueeze>},
-  };
-  return rows;
-}
+std::span<const OpRow> shape_ops() { return kRows; }
 
 }  // namespace lathe::onnx

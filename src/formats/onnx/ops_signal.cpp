@@ -110,8 +110,7 @@ Tensor window(const Call& c, double a, double b, double d) {
     const double t = turn * static_cast<double>(i);
     out.push_back(a - b * std::cos(t) + d * std::cos(2 * t));
   }
-  const auto type = static_cast<ElementType>(c.attr_int("output_datatype", 1));
-  return Tensor::from(out).cast(element_info(type) ? element_info(type)->dtype : DType::Float32);
+  return Tensor::from(out).cast(c.attr_dtype("output_datatype", DType::Float32));
 }
 
 // Triangles between points that are evenly spaced in mel.
@@ -135,60 +134,50 @@ Tensor mel_weight_matrix(const Call& c) {
     if (bin < first || bin > top) return 0.0;
     return static_cast<double>(bin - first) / static_cast<double>(top - first);
   };
-  const auto type = static_cast<ElementType>(c.attr_int("output_datatype", 1));
-  return table(bins, bands, element_info(type) ? element_info(type)->dtype : DType::Float32, weight);
+  return table(bins, bands, c.attr_dtype("output_datatype", DType::Float32), weight);
 }
 
 // ---- random numbers: the seed is that of the process
 
-DType random_dtype(const Call& c, DType otherwise) {
-  const ElementInfo* info = element_info(static_cast<ElementType>(c.attr_int("dtype", 0)));
-  return info ? info->dtype : otherwise;
-}
 Shape random_shape(const Call& c) { return c.size() ? c[0].shape() : to_shape(c.attr_ints("shape")); }
 
+Tensor drawn(const Call& c, const Tensor& x) {
+  return x.cast(c.attr_dtype("dtype", c.size() ? c[0].dtype() : DType::Float32)).realize();
+}
 Tensor random_uniform(const Call& c) {
-  const DType d = random_dtype(c, c.size() ? c[0].dtype() : DType::Float32);
-  return Tensor::uniform(random_shape(c), c.attr_real("low", 0), c.attr_real("high", 1)).cast(d).realize();
+  return drawn(c, Tensor::uniform(random_shape(c), c.attr_real("low", 0), c.attr_real("high", 1)));
 }
 Tensor random_normal(const Call& c) {
-  const DType d = random_dtype(c, c.size() ? c[0].dtype() : DType::Float32);
-  return Tensor::normal(random_shape(c), c.attr_real("mean", 0), c.attr_real("scale", 1)).cast(d).realize();
+  return drawn(c, Tensor::normal(random_shape(c), c.attr_real("mean", 0), c.attr_real("scale", 1)));
 }
-Tensor bernoulli(const Call& c) {
-  return Tensor::rand(c[0].shape())
-      .lt(c[0].cast(DType::Float32))
-      .cast(random_dtype(c, c[0].dtype()))
-      .realize();
-}
+Tensor bernoulli(const Call& c) { return drawn(c, Tensor::rand(c[0].shape()).lt(c[0].cast(DType::Float32))); }
 
 Tensor multinomial(const Call& c) {
   return c[0]
       .cast(DType::Float32)
       .softmax(-1)
       .multinomial(c.attr_int("sample_size", 1), true)
-      .cast(random_dtype(c, DType::Int32))
+      .cast(c.attr_dtype("dtype", DType::Int32))
       .realize();
 }
 
+constexpr OpRow kRows[] = {
+    OpRow{"Bernoulli", of<bernoulli>}.random(),
+    {"BlackmanWindow", [](const Call& c) { return window(c, 0.42, 0.5, 0.08); }},
+    {"DFT", of<dft>},
+    {"HammingWindow", [](const Call& c) { return window(c, 25.0 / 46, 21.0 / 46, 0); }},
+    {"HannWindow", [](const Call& c) { return window(c, 0.5, 0.5, 0); }},
+    {"MelWeightMatrix", of<mel_weight_matrix>},
+    OpRow{"Multinomial", of<multinomial>}.random(),
+    OpRow{"RandomNormal", of<random_normal>}.random(),
+    OpRow{"RandomNormalLike", of<random_normal>}.random(),
+    OpRow{"RandomUniform", of<random_uniform>}.random(),
+    OpRow{"RandomUniformLike", of<random_uniform>}.random(),
+    {"STFT", of<stft>},
+};
+
 }  // namespace
 
-std::span<const OpRow> signal_ops() {
-  static const OpRow rows[] = {
-      OpRow{"Bernoulli", of<bernoulli>}.random(),
-      {"BlackmanWindow", [](const Call& c) { return window(c, 0.42, 0.5, 0.08); }},
-      {"DFT", of<dft>},
-      {"HammingWindow", [](const Call& c) { return window(c, 25.0 / 46, 21.0 / 46, 0); }},
-      {"HannWindow", [](const Call& c) { return window(c, 0.5, 0.5, 0); }},
-      {"MelWeightMatrix", of<mel_weight_matrix>},
-      OpRow{"Multinomial", of<multinomial>}.random(),
-      OpRow{"RandomNormal", of<random_normal>}.random(),
-      OpRow{"RandomNormalLike", of<random_normal>}.random(),
-      OpRow{"RandomUniform", of<random_uniform>}.random(),
-      OpRow{"RandomUniformLike", of<random_uniform>}.random(),
-      {"STFT", of<stft>},
-  };
-  return rows;
-}
+std::span<const OpRow> signal_ops() { return kRows; }
 
 }  // namespace lathe::onnx

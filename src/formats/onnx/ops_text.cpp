@@ -9,26 +9,14 @@
 namespace lathe::onnx {
 namespace {
 
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t n = 1;
-  for (int64_t d : sizes) n *= d;
-  return n;
-}
-
-// The items in the larger shape; shapes broadcast as those of tensors.
-Strings broadcast(const Strings& s, const Shape& to) {
-  const int64_t n = product(s.shape);
-  const Tensor at = Tensor::arange(0, n, 1, {DType::Int64}).reshape(to_shape(s.shape)).expand(to);
-  Strings out{sizes_of(at), {}};
-  for (int64_t i : integers(at)) out.items.push_back(s.items[static_cast<size_t>(i)]);
-  return out;
-}
-
 Value string_concat(const Call& c) {
   const Shape shapes[] = {to_shape(c.strings(0).shape), to_shape(c.strings(1).shape)};
   const Shape to = broadcast_shapes(shapes);
-  Strings out = broadcast(c.strings(0), to);
-  const Strings b = broadcast(c.strings(1), to);
+  const auto expanded = [&](size_t i) {
+    return moved(c.value(i), [&](const Tensor& x) { return x.expand(to); }).strings();
+  };
+  Strings out = expanded(0);
+  const Strings b = expanded(1);
   for (size_t i = 0; i < out.items.size(); i++) out.items[i] += b.items[i];
   return out;
 }
@@ -178,15 +166,14 @@ Tensor tf_idf_vectorizer(const Call& c) {
   return Tensor::from(out, to);
 }
 
+constexpr OpRow kRows[] = {
+    {"RegexFullMatch", of<regex_full_match>},    {"StringConcat", of<string_concat>},
+    {"StringNormalizer", of<string_normalizer>}, {"StringSplit", of<string_split>},
+    {"TfIdfVectorizer", of<tf_idf_vectorizer>},
+};
+
 }  // namespace
 
-std::span<const OpRow> text_ops() {
-  static const OpRow rows[] = {
-      {"RegexFullMatch", of<regex_full_match>},    {"StringConcat", of<string_concat>},
-      {"StringNormalizer", of<string_normalizer>}, {"StringSplit", of<string_split>},
-      {"TfIdfVectorizer", of<tf_idf_vectorizer>},
-  };
-  return rows;
-}
+std::span<const OpRow> text_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -112,9 +112,7 @@ Tensor conv_transpose(const Call& c) {
 Tensor column_major(Tensor at, const std::vector<int64_t>& sizes) {
   Tensor out = 0;
   for (size_t i = sizes.size(); i-- > 0;) {
-    const int64_t faster = std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(i),
-                                           int64_t{1}, std::multiplies<>());
-    out = out.add(at.mod(sizes[i]).mul(faster));
+    out = out.add(at.mod(sizes[i]).mul(product(std::span(sizes).first(i))));
     at = at.div_floor(sizes[i]);
   }
   return out;
@@ -140,20 +138,16 @@ Tensor lp_pool(const Call& c) {
   const auto p = static_cast<double>(c.attr_int("p", 2));
   const PoolOptions options = pool_options(c, w);
   // Zeros behind the end let the windows of ceil mode reach out; a pool of maxima has as many windows.
-  Ints pads = w.flat_pads(), axes;
-  for (size_t i = 0; i < w.kernel.size(); i++) {
-    if (options.ceil_mode) pads[2 * i + 1] += w.stride[w.kernel.size() - 1 - i] - 1;
-    axes.push_back(c[0].ndim() + static_cast<int64_t>(i));
-  }
+  Ints pads = w.flat_pads();
+  for (size_t i = 0; options.ceil_mode && i < w.kernel.size(); i++)
+    pads[2 * i + 1] += w.stride[w.kernel.size() - 1 - i] - 1;
   const Tensor windows = c[0].abs().pow(p).pad(Padding(pads)).pool(w.kernel, w.stride, w.dilation);
-  return windows.sum(axes).shrink_to(c[0].max_pool2d(w.kernel, options).shape()).pow(1 / p);
+  return windows.sum(axes_between(c[0].ndim(), windows.ndim()))
+      .shrink_to(c[0].max_pool2d(w.kernel, options).shape())
+      .pow(1 / p);
 }
 
-Axes spatial_axes(const Tensor& x) {
-  Ints out;
-  for (int64_t i = 2; i < x.ndim(); i++) out.push_back(i);
-  return out;
-}
+Axes spatial_axes(const Tensor& x) { return axes_between(2, x.ndim()); }
 
 // The inverse of a max pool. Positions count through batch and channels, and are those of the tensor that was
 // pooled; a larger output shape only adds room around it.
@@ -175,8 +169,7 @@ Tensor col2im(const Call& c) {
   const size_t n = image.size();
   const Window w = window_of(c, image, block);
   const Tensor& x = c[0];
-  int64_t block_size = 1;
-  for (int64_t b : block) block_size *= b;
+  const int64_t block_size = product(block);
   const SInt batch = x.size(0), channels = x.size(1).value() / block_size;
   // As a transposed convolution with one channel for each place in the block and a kernel that is 1 there.
   Shape split{batch * channels, SInt(block_size)}, kernel{SInt(block_size), SInt(1)}, to{batch, channels};
@@ -199,26 +192,25 @@ Tensor col2im(const Call& c) {
       .reshape(to);
 }
 
+constexpr OpRow kRows[] = {
+    {"AveragePool", [](const Call& c) { return average_pool(c, c[0]); }},
+    {"Col2Im", of<col2im>},
+    {"Conv", [](const Call& c) { return convolve(c, c[0], c[1], c.optional(2)); }},
+    {"ConvTranspose", of<conv_transpose>},
+    {"GlobalAveragePool", [](const Call& c) { return c[0].mean(spatial_axes(c[0]), true); }},
+    {"GlobalLpPool",
+     [](const Call& c) {
+       const auto p = static_cast<double>(c.attr_int("p", 2));
+       return c[0].abs().pow(p).sum(spatial_axes(c[0]), true).pow(1 / p);
+     }},
+    {"GlobalMaxPool", [](const Call& c) { return c[0].max(spatial_axes(c[0]), true); }},
+    {"LpPool", of<lp_pool>},
+    {"MaxPool", of<max_pool>},
+    {"MaxUnpool", of<max_unpool>},
+};
+
 }  // namespace
 
-std::span<const OpRow> window_ops() {
-  static const OpRow rows[] = {
-      {"AveragePool", [](const Call& c) { return average_pool(c, c[0]); }},
-      {"Col2Im", of<col2im>},
-      {"Conv", [](const Call& c) { return convolve(c, c[0], c[1], c.optional(2)); }},
-      {"ConvTranspose", of<conv_transpose>},
-      {"GlobalAveragePool", [](const Call& c) { return c[0].mean(spatial_axes(c[0]), true); }},
-      {"GlobalLpPool",
-       [](const Call& c) {
-         const auto p = static_cast<double>(c.attr_int("p", 2));
-         return c[0].abs().pow(p).sum(spatial_axes(c[0]), true).pow(1 / p);
-       }},
-      {"GlobalMaxPool", [](const Call& c) { return c[0].max(spatial_axes(c[0]), true); }},
-      {"LpPool", of<lp_pool>},
-      {"MaxPool", of<max_pool>},
-      {"MaxUnpool", of<max_unpool>},
-  };
-  return rows;
-}
+std::span<const OpRow> window_ops() { return kRows; }
 
 }  // namespace lathe::onnx

@@ -77,16 +77,9 @@ std::optional<Elements> from_memory(const UOp& buffer, size_t n) {
   const auto& store = buffer.param().store;
   if (!store || !store->storage) return std::nullopt;
   ReadLog::note_elements(buffer);
-  const auto width = static_cast<size_t>(item_size(buffer.dtype()));
-  std::vector<std::byte> raw(n * width);
+  std::vector<std::byte> raw(n * static_cast<size_t>(item_size(buffer.dtype())));
   read_buffer(buffer, raw.data(), raw.size());
-  Elements out;
-  for (size_t i = 0; i < n; i++) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, raw.data() + i * width, width);
-    out.push_back(decode(bits, buffer.dtype()));
-  }
-  return out;
+  return decode_elements(raw, buffer.dtype());
 }
 
 using Done = std::unordered_map<const lathe::Node*, std::shared_ptr<const Elements>>;

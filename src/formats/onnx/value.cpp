@@ -1,6 +1,7 @@
 #include "formats/onnx/value.h"
 
 #include "engine/realize.h"
+#include "formats/mx_formats.h"
 #include "runtime/device.h"
 #include "tensor/place.h"
 
@@ -10,30 +11,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
+#include <numeric>
 
 namespace lathe::onnx {
 namespace {
-
-// Sign, two bits of exponent with bias 1, one bit of mantissa.
-float decode_e2m1(unsigned bits) {
-  static constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
-  const float magnitude = kMagnitudes[bits & 7];
-  return bits & 8 ? -magnitude : magnitude;
-}
-
-// An exponent with bias 127 and nothing else.
-float decode_e8m0(unsigned bits) {
-  return bits == 255 ? std::numeric_limits<float>::quiet_NaN()
-                     : std::ldexp(1.0F, static_cast<int>(bits) - 127);
-}
-
-template <class T>
-void append(std::vector<std::byte>& out, T v) {
-  std::byte raw[sizeof v];
-  std::memcpy(raw, &v, sizeof v);
-  out.insert(out.end(), raw, raw + sizeof v);
-}
 
 // Elements of fewer than eight bits stand low bits first; each becomes one of the type that holds it.
 std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, ElementType type) {
@@ -42,14 +23,16 @@ std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, E
   std::vector<std::byte> out;
   for (size_t i = 0; i < static_cast<size_t>(count); i++) {
     const unsigned v = std::to_integer<unsigned>(packed[i * bits / 8]) >> (i * bits % 8) & mask;
-    if (type == ElementType::Float8E8M0)
-      append(out, decode_e8m0(v));
-    else if (type == ElementType::Float4E2M1)
-      append(out, decode_e2m1(v));
-    else if (type == ElementType::UInt4 || type == ElementType::UInt2)
-      out.push_back(static_cast<std::byte>(v));
-    else
-      out.push_back(static_cast<std::byte>(v & sign ? v | ~mask : v));
+    if (element_info(type)->dtype == DType::Float32) {
+      const auto code = static_cast<uint8_t>(v);
+      const auto x =
+          static_cast<float>(type == ElementType::Float8E8M0 ? decode_e8m0(code) : decode_e2m1(code));
+      const auto raw = std::as_bytes(std::span(&x, 1));
+      out.insert(out.end(), raw.begin(), raw.end());
+    } else {
+      const bool is_negative = type != ElementType::UInt4 && type != ElementType::UInt2 && v & sign;
+      out.push_back(static_cast<std::byte>(is_negative ? v | ~mask : v));
+    }
   }
   return out;
 }
@@ -197,11 +180,7 @@ Value to_value(const NestedTensors& data) {
   return items.empty() ? Value() : items[0];
 }
 
-std::vector<Scalar> elements(const Tensor& t) {
-  if (auto small = small_elements(t)) return std::move(*small);
-  ReadLog::note_run(t.uop());
-  const DType d = strong(t.dtype());
-  const std::vector<std::byte> raw = t.bytes();
+std::vector<Scalar> decode_elements(std::span<const std::byte> raw, DType d) {
   const auto width = static_cast<size_t>(item_size(d));
   std::vector<Scalar> out;
   out.reserve(raw.size() / width);
@@ -211,6 +190,12 @@ std::vector<Scalar> elements(const Tensor& t) {
     out.push_back(decode(bits, d));
   }
   return out;
+}
+
+std::vector<Scalar> elements(const Tensor& t) {
+  if (auto small = small_elements(t)) return std::move(*small);
+  ReadLog::note_run(t.uop());
+  return decode_elements(t.bytes(), strong(t.dtype()));
 }
 
 std::vector<int64_t> integers(const Tensor& t) {
@@ -226,6 +211,31 @@ Tensor along(const Tensor& list, int64_t axis, int64_t rank) {
 }
 
 Tensor positions(int64_t n) { return Tensor::arange(0, n, 1, {DType::Int64}); }
+
+Tensor picked(const Tensor& x, int64_t axis, TensorIndex at) {
+  std::vector<TensorIndex> index(static_cast<size_t>(axis), TensorIndex(Slice{}));
+  index.push_back(std::move(at));
+  return x.index(index);
+}
+
+Ints axes_between(int64_t first, int64_t last) {
+  Ints out;
+  for (int64_t i = first; i < last; i++) out.push_back(i);
+  return out;
+}
+
+int64_t product(std::span<const int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+Value moved(const Value& v, FunctionRef<Tensor(const Tensor&)> move) {
+  if (v.is_tensor()) return {move(v.tensor()), v.type()};
+  const Strings& s = v.strings();
+  const Tensor to = move(positions(static_cast<int64_t>(s.items.size())).reshape(to_shape(s.shape)));
+  Strings out{sizes_of(to), {}};
+  for (int64_t i : integers(to)) out.items.push_back(s.items.at(static_cast<size_t>(i)));
+  return out;
+}
 
 Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
                      const std::string& device) {

@@ -1,5 +1,6 @@
 // What flows along the edges of an ONNX graph.
 #pragma once
+#include "base/function_ref.h"
 #include "formats/onnx/model.h"
 #include "formats/onnx/read_log.h"
 #include "tensor/tensor.h"
@@ -86,6 +87,7 @@ Value to_value(const TensorData& data);
 Value to_value(const SparseData& data, DataFiles& files, const std::string& device = "");
 Value to_value(const NestedTensors& data);
 
+std::vector<Scalar> decode_elements(std::span<const std::byte> raw, DType dtype);
 // The elements in row-major order, computed on the host without running a kernel; none when the graph reads
 // memory that is not there yet, or when it is more than a few thousand elements of work.
 std::optional<std::vector<Scalar>> small_elements(const Tensor& t);
@@ -100,6 +102,12 @@ std::vector<E> numbers(const Tensor& t) {
 // A list as axis `axis` of a tensor of `rank` axes, the others of size 1.
 Tensor along(const Tensor& list, int64_t axis, int64_t rank);
 Tensor positions(int64_t n);  // 0 … n-1, int64
+// x at positions along an axis.
+Tensor picked(const Tensor& x, int64_t axis, TensorIndex at);
+Ints axes_between(int64_t first, int64_t last);  // without the last
+int64_t product(std::span<const int64_t> sizes);
+// Strings move as their positions do.
+Value moved(const Value& v, FunctionRef<Tensor(const Tensor&)> move);
 // A tensor of these elements; one repeated value becomes a constant without memory.
 Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
                      const std::string& device = "");
