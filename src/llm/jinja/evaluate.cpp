@@ -56,16 +56,6 @@ std::vector<int64_t> slice_indices(int64_t size, const Value& from, const Value&
 
 }  // namespace
 
-// Nesting of evaluation, for as long as it lives.
-struct Depth {
-  explicit Depth(Evaluator& e) : evaluator(e) {
-    if (++e.depth_ > kMaxEvalDepth)
-      user_runtime_error("the template calls or nests more than {} deep", kMaxEvalDepth);
-  }
-  ~Depth() { evaluator.depth_--; }
-  Evaluator& evaluator;
-};
-
 void undefined_error(const Value& value) {
   const auto* u = std::get_if<Undefined>(&value.data);
   if (u && u->name) value_error("'{}' is undefined", *u->name);
@@ -120,27 +110,6 @@ void Evaluator::charge_text(size_t bytes) {
 Value Evaluator::checked_text(Text text) {
   charge_text(text.size());
   return text;
-}
-
-Text Evaluator::run(const Node& root, const Dict& variables) {
-  const ErrorContext context([&] { return fmt::format("rendering {}, line {}", name_, line_); });
-  global_ = std::make_shared<Scope>();
-  for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
-    Function function;
-    function.name = name;
-    set(*global_, name, std::move(function));
-  }
-  for (const auto& [name, value] : variables.entries) set(*global_, name.bytes(), value);
-  Text out;
-  exec(root.body, global_, out);
-  return out;
-}
-
-void Evaluator::write(Text& out, const Text& text) {
-  charge_text(text.size());
-  if (out.size() + text.size() > static_cast<size_t>(limits_.output_bytes))
-    charge_text(out.size() + text.size());
-  out.append(text);
 }
 
 Value Evaluator::attribute(const Value& value, const std::string& name) {
@@ -216,320 +185,370 @@ bool Evaluator::contains(const Value& container, const Value& value) {
                      [&](const Value& v) { return equal(v, value); });
 }
 
-Value Evaluator::eval(const Node& node, const ScopePtr& scope) {
-  const Depth depth(*this);
-  charge(1);
-  line_ = node.line;
-  switch (node.kind) {
-    case NodeKind::Constant: return node.value;
-    case NodeKind::Name: return eval_name(node, scope);
-    case NodeKind::MakeList: {
-      List list;
-      for (const NodePtr& child : node.children) list.push_back(eval(*child, scope));
-      return list;
+namespace {
+
+enum class Flow { Next, Break, Continue };
+
+class Rendering : public Evaluator {
+ public:
+  Rendering(const std::string& name, const std::optional<std::tm>& now, const Limits& limits)
+      : Evaluator(limits), name_(name), now_(now), limits_(limits) {}
+
+  Text run(const Node& root, const Dict& variables) {
+    const ErrorContext context([&] { return fmt::format("rendering {}, line {}", name_, line_); });
+    global_ = std::make_shared<Scope>();
+    for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
+      Function function;
+      function.name = name;
+      set(*global_, name, std::move(function));
     }
-    case NodeKind::MakeDict: return eval_dict(node, scope);
-    case NodeKind::Unary: return eval_unary(node, scope);
-    case NodeKind::Binary: return eval_binary(node, scope);
-    case NodeKind::Concat: return eval_concat(node, scope);
-    case NodeKind::Compare: return eval_compare(node, scope);
-    case NodeKind::Conditional:
-      if (eval(*node.children[0], scope).truthy()) return eval(*node.children[1], scope);
-      return node.children.size() > 2 ? eval(*node.children[2], scope) : Value();
-    case NodeKind::Attribute: return attribute(eval(*node.children[0], scope), node.text);
-    case NodeKind::Item: {
-      const Value value = eval(*node.children[0], scope), key = eval(*node.children[1], scope);
-      Value out = item(value, key);
-      // For messages: a key that is written out is the name of what is missing.
-      if (out.is_undefined() && node.children[1]->value.text())
-        out = Undefined{&node.children[1]->value.text()->bytes()};
-      return out;
-    }
-    case NodeKind::Slice: return eval_slice(node, scope);
-    case NodeKind::Call: return eval_call(node, scope);
-    case NodeKind::Filter: {
-      const Value value = eval(*node.children[0], scope);
-      return apply(node.text, value, eval_arguments(node, scope));
-    }
-    case NodeKind::Test: {
-      const Value value = eval(*node.children[0], scope);
-      return test(node.text, value, eval_arguments(node, scope));
-    }
-    default: CHECK(false, "a statement where an expression belongs");
+    for (const auto& [name, value] : variables.entries) set(*global_, name.bytes(), value);
+    Text out;
+    exec_all(root.body, global_, out);
+    return out;
   }
-  return {};
-}
 
-Value Evaluator::eval_name(const Node& node, const ScopePtr& scope) {
-  const Value* found = find(scope.get(), node.text);
-  return found ? *found : Value(Undefined{&node.text});
-}
-
-Value Evaluator::eval_dict(const Node& node, const ScopePtr& scope) {
-  Dict dict;
-  for (size_t i = 0; i < node.children.size(); i += 2) {
-    const Value key = eval(*node.children[i], scope);
-    if (!key.text()) type_error("keys of a mapping are strings here, not {}", key.type_name());
-    charge(static_cast<int64_t>(dict.entries.size()));
-    dict.set(*key.text(), eval(*node.children[i + 1], scope));
-  }
-  return dict;
-}
-
-Value Evaluator::eval_unary(const Node& node, const ScopePtr& scope) {
-  const Value value = eval(*node.children[0], scope);
-  if (node.text == "not") return !value.truthy();
-  return arithmetic(*this, node.text, int64_t{0}, value);
-}
-
-Value Evaluator::eval_binary(const Node& node, const ScopePtr& scope) {
-  const Value left = eval(*node.children[0], scope);
-  if (node.text == "and" || node.text == "or")
-    return left.truthy() == (node.text == "or") ? left : eval(*node.children[1], scope);
-  const Value right = eval(*node.children[1], scope);
-  return arithmetic(*this, node.text, left, right);
-}
-
-Value Evaluator::eval_concat(const Node& node, const ScopePtr& scope) {
-  Text out;
-  for (const NodePtr& child : node.children) {
-    const Text part = to_text(eval(*child, scope));
-    charge_text(out.size() + part.size());
-    out.append(part);
-  }
-  return out;
-}
-
-Value Evaluator::eval_compare(const Node& node, const ScopePtr& scope) {
-  Value left = eval(*node.children[0], scope);
-  for (const auto& [op, operand] : node.named) {
-    Value right = eval(*operand, scope);
-    bool holds = false;
-    if (op == "in" || op == "not in") {
-      holds = contains(right, left) == (op == "in");
-    } else if (op == "==" || op == "!=") {
-      holds = equal(left, right) == (op == "==");
-    } else {
-      for (const Value* v : {&left, &right})
-        if (v->is_undefined()) undefined_error(*v);
-      const int order = compare(left, right);
-      holds = op[0] == '<' ? order < 0 : order > 0;
-      if (op.size() == 2) holds = holds || order == 0;
+ private:
+  // Nesting of evaluation, for as long as it lives.
+  struct Depth {
+    explicit Depth(int& depth) : depth(depth) {
+      if (++depth > kMaxEvalDepth)
+        user_runtime_error("the template calls or nests more than {} deep", kMaxEvalDepth);
     }
-    if (!holds) return false;
-    left = std::move(right);
-  }
-  return true;
-}
-
-Value Evaluator::eval_slice(const Node& node, const ScopePtr& scope) {
-  const Value value = eval(*node.children[0], scope);
-  const auto part = [&](size_t i) {
-    return node.children[i] ? eval(*node.children[i], scope) : Value(None{});
+    ~Depth() { depth--; }
+    int& depth;
   };
-  const Value from = part(1), to = part(2), by = part(3);
-  if (value.is_undefined()) undefined_error(value);
-  if (!value.text() && !value.list()) type_error("a value of type {} has no slices", value.type_name());
-  if (const Text* text = value.text(); text && by.is_none()) {  // without taking it apart
-    charge_text(text->size());
-    const auto indices = slice_indices(count_characters(text->bytes()), from, to, by);
-    if (indices.empty()) return Text();
-    const size_t begin = character_offset(text->bytes(), indices.front());
-    return text->substr(begin, character_offset(text->bytes(), indices.back() + 1) - begin);
-  }
-  const List all = items(value);
-  List list;
-  Text text;
-  for (int64_t i : slice_indices(static_cast<int64_t>(all.size()), from, to, by)) {
-    const Value& v = all[static_cast<size_t>(i)];
-    if (value.text())
-      text.append(*v.text());
-    else
-      list.push_back(v);
-  }
-  return value.text() ? Value(text) : Value(list);
-}
 
-Arguments Evaluator::eval_arguments(const Node& node, const ScopePtr& scope) {
-  Arguments out;
-  for (size_t i = 1; i < node.children.size(); i++) out.positional.push_back(eval(*node.children[i], scope));
-  for (const auto& [name, child] : node.named) out.named.emplace_back(name, eval(*child, scope));
-  return out;
-}
-
-Value Evaluator::eval_call(const Node& node, const ScopePtr& scope) {
-  const Value callee = eval(*node.children[0], scope);
-  if (callee.is_undefined()) undefined_error(callee);
-  const Function* function = callee.function();
-  if (!function) type_error("a value of type {} cannot be called", callee.type_name());
-  const Arguments arguments = eval_arguments(node, scope);
-  line_ = node.line;
-  if (function->macro) return call_macro(*function, arguments);
-  if (!function->self.is_undefined()) return call_method(*this, *function, arguments);
-  return call_global(function->name, arguments);
-}
-
-Value Evaluator::call_macro(const Function& function, const Arguments& arguments) {
-  const Node& macro = *function.macro;
-  if (arguments.positional.size() > macro.names.size())
-    type_error("macro {} takes {} arguments, not {}", macro.text, macro.names.size(),
-               arguments.positional.size());
-  for (const auto& [name, value] : arguments.named)
-    if (std::find(macro.names.begin(), macro.names.end(), name) == macro.names.end())
-      type_error("macro {} has no argument '{}'", macro.text, name);
-  const auto scope = std::make_shared<Scope>();
-  scope->parent = function.scope.lock();
-  if (!scope->parent) scope->parent = global_;  // it has outlived the loop that defined it
-  for (size_t i = 0; i < macro.names.size(); i++) {
-    const std::string& name = macro.names[i];
-    const auto otherwise =
-        std::find_if(macro.named.begin(), macro.named.end(), [&](const auto& d) { return d.first == name; });
-    const Value* given = arguments.find(i, name);
-    Value value = given                            ? *given
-                  : otherwise != macro.named.end() ? eval(*otherwise->second, scope)
-                                                   : Value(Undefined{&name});
-    set(*scope, name, std::move(value));
-  }
-  Text out;
-  exec(macro.body, scope, out);
-  return out;
-}
-
-Value Evaluator::call_global(const std::string& name, const Arguments& arguments) {
-  if (name == "range") {
-    const bool one = arguments.positional.size() == 1;
-    const int64_t begin = one ? 0 : arguments.integer(0, "start", 0),
-                  end = arguments.integer(one ? 0 : 1, "stop", 0), step = arguments.integer(2, "step", 1);
-    if (step == 0) value_error("range with step 0");
-    const double count = (static_cast<double>(end) - static_cast<double>(begin)) / static_cast<double>(step);
-    if (count > static_cast<double>(kMaxRange)) value_error("a range of more than {} elements", kMaxRange);
-    List list;
-    charge(std::max<int64_t>(0, static_cast<int64_t>(count)));
-    for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-      list.push_back(i);
-      if (__builtin_add_overflow(i, step, &i)) break;
+  Value eval(const Node& node, const ScopePtr& scope) {
+    const Depth depth(depth_);
+    charge(1);
+    line_ = node.line;
+    switch (node.kind) {
+      case NodeKind::Constant: return node.value;
+      case NodeKind::Name: return eval_name(node, scope);
+      case NodeKind::MakeList: {
+        List list;
+        for (const NodePtr& child : node.children) list.push_back(eval(*child, scope));
+        return list;
+      }
+      case NodeKind::MakeDict: return eval_dict(node, scope);
+      case NodeKind::Unary: return eval_unary(node, scope);
+      case NodeKind::Binary: return eval_binary(node, scope);
+      case NodeKind::Compare: return eval_compare(node, scope);
+      case NodeKind::Conditional:
+        if (eval(*node.children[0], scope).truthy()) return eval(*node.children[1], scope);
+        return node.children.size() > 2 ? eval(*node.children[2], scope) : Value();
+      case NodeKind::Attribute: return attribute(eval(*node.children[0], scope), node.text);
+      case NodeKind::Item: {
+        const Value value = eval(*node.children[0], scope), key = eval(*node.children[1], scope);
+        Value out = item(value, key);
+        // For messages: a key that is written out is the name of what is missing.
+        if (out.is_undefined() && node.children[1]->value.text())
+          out = Undefined{&node.children[1]->value.text()->bytes()};
+        return out;
+      }
+      case NodeKind::Slice: return eval_slice(node, scope);
+      case NodeKind::Call: return eval_call(node, scope);
+      case NodeKind::Filter: {
+        const Value value = eval(*node.children[0], scope);
+        return apply(node.text, value, eval_arguments(node, scope));
+      }
+      case NodeKind::Test: {
+        const Value value = eval(*node.children[0], scope);
+        return test(node.text, value, eval_arguments(node, scope));
+      }
+      default: CHECK(false, "a statement where an expression belongs");
     }
-    return list;
+    return {};
   }
-  if (name == "namespace" || name == "dict") {
+
+  Value eval_unary(const Node& node, const ScopePtr& scope) {
+    const Value value = eval(*node.children[0], scope);
+    if (node.text == "not") return !value.truthy();
+    return arithmetic(*this, node.text, int64_t{0}, value);
+  }
+
+  Value eval_binary(const Node& node, const ScopePtr& scope) {
+    const Value left = eval(*node.children[0], scope);
+    if (node.text == "and" || node.text == "or")
+      return left.truthy() == (node.text == "or") ? left : eval(*node.children[1], scope);
+    const Value right = eval(*node.children[1], scope);
+    if (node.text != "~") return arithmetic(*this, node.text, left, right);
+    Text out = to_text(left);
+    out.append(to_text(right));
+    return checked_text(std::move(out));
+  }
+
+  Value eval_compare(const Node& node, const ScopePtr& scope) {
+    Value left = eval(*node.children[0], scope);
+    for (const auto& [op, operand] : node.named) {
+      Value right = eval(*operand, scope);
+      bool holds = false;
+      if (op == "in" || op == "not in") {
+        holds = contains(right, left) == (op == "in");
+      } else if (op == "==" || op == "!=") {
+        holds = equal(left, right) == (op == "==");
+      } else {
+        for (const Value* v : {&left, &right})
+          if (v->is_undefined()) undefined_error(*v);
+        const int order = compare(left, right);
+        holds = op[0] == '<' ? order < 0 : order > 0;
+        if (op.size() == 2) holds = holds || order == 0;
+      }
+      if (!holds) return false;
+      left = std::move(right);
+    }
+    return true;
+  }
+
+  Value eval_dict(const Node& node, const ScopePtr& scope) {
     Dict dict;
-    if (!arguments.positional.empty()) {
-      const Dict* from = arguments.positional[0].dict();
-      if (!from) type_error("{} wants a mapping, not {}", name, arguments.positional[0].type_name());
-      dict.entries = from->entries;
+    for (size_t i = 0; i < node.children.size(); i += 2) {
+      const Value key = eval(*node.children[i], scope);
+      if (!key.text()) type_error("keys of a mapping are strings here, not {}", key.type_name());
+      charge(static_cast<int64_t>(dict.entries.size()));
+      dict.set(*key.text(), eval(*node.children[i + 1], scope));
     }
-    for (const auto& [key, value] : arguments.named) dict.set(Text(key), value);
-    dict.is_namespace = name == "namespace";
     return dict;
   }
-  if (name == "raise_exception") {
-    const Value* reason = arguments.find(0, "message");
-    const std::string text = reason ? to_text(*reason).bytes() : "no reason given";
-    throw RaisedError(detail::with_context("the template refuses these messages: " + text), text);
-  }
-  const std::string* format = arguments.text(0, "format");
-  if (!format) type_error("strftime_now wants a format");
-  std::tm now = now_.value_or(std::tm{});
-  if (!now_) {
-    const std::time_t clock = std::time(nullptr);
-    localtime_r(&clock, &now);
-  }
-  char text[512];
-  return Text(std::string_view(text, std::strftime(text, sizeof text, format->c_str(), &now)));
-}
 
-Evaluator::Flow Evaluator::exec(const std::vector<NodePtr>& body, const ScopePtr& scope, Text& out) {
-  for (const NodePtr& node : body)
-    if (const Flow flow = exec(*node, scope, out); flow != Flow::Next) return flow;
-  return Flow::Next;
-}
-
-Evaluator::Flow Evaluator::exec(const Node& node, const ScopePtr& scope, Text& out) {
-  const Depth depth(*this);
-  charge(1);
-  line_ = node.line;
-  switch (node.kind) {
-    case NodeKind::Data: write(out, *node.value.text()); break;
-    case NodeKind::Print: {
-      const Value value = eval(*node.children[0], scope);
-      value.text() ? write(out, *value.text()) : write(out, to_text(value));
-      break;
+  Value eval_slice(const Node& node, const ScopePtr& scope) {
+    const Value value = eval(*node.children[0], scope);
+    const auto part = [&](size_t i) {
+      return node.children[i] ? eval(*node.children[i], scope) : Value(None{});
+    };
+    const Value from = part(1), to = part(2), by = part(3);
+    if (value.is_undefined()) undefined_error(value);
+    if (!value.text() && !value.list()) type_error("a value of type {} has no slices", value.type_name());
+    if (const Text* text = value.text(); text && by.is_none()) {  // without taking it apart
+      charge_text(text->size());
+      const auto indices = slice_indices(count_characters(text->bytes()), from, to, by);
+      if (indices.empty()) return Text();
+      const size_t begin = character_offset(text->bytes(), indices.front());
+      return text->substr(begin, character_offset(text->bytes(), indices.back() + 1) - begin);
     }
-    case NodeKind::If:
-      for (const NodePtr& branch : node.children)
-        if (branch->children.empty() || eval(*branch->children[0], scope).truthy())
-          return exec(branch->body, scope, out);
-      break;
-    case NodeKind::For: return exec_for(node, scope, out);
-    case NodeKind::Set: assign(node, scope, eval(*node.children[0], scope)); break;
-    case NodeKind::SetBlock: {
-      Text text;
-      const auto inner = std::make_shared<Scope>(Scope{scope, {}});
-      exec(node.body, inner, text);
-      Value value = text;
-      for (const NodePtr& filter : node.children)
-        value = apply(filter->text, value, eval_arguments(*filter, scope));
-      assign(node, scope, std::move(value));
-      break;
+    const List all = items(value);
+    List list;
+    Text text;
+    for (int64_t i : slice_indices(static_cast<int64_t>(all.size()), from, to, by)) {
+      const Value& v = all[static_cast<size_t>(i)];
+      if (value.text())
+        text.append(*v.text());
+      else
+        list.push_back(v);
     }
-    case NodeKind::Macro: {
-      Function macro;
-      macro.macro = &node;
-      macro.scope = scope;
-      macro.name = node.text;
-      set(*scope, node.text, std::move(macro));
-      break;
+    return value.text() ? Value(text) : Value(list);
+  }
+
+  Value eval_name(const Node& node, const ScopePtr& scope) {
+    const Value* found = find(scope.get(), node.text);
+    return found ? *found : Value(Undefined{&node.text});
+  }
+
+  Value eval_call(const Node& node, const ScopePtr& scope) {
+    const Value callee = eval(*node.children[0], scope);
+    if (callee.is_undefined()) undefined_error(callee);
+    const Function* function = callee.function();
+    if (!function) type_error("a value of type {} cannot be called", callee.type_name());
+    const Arguments arguments = eval_arguments(node, scope);
+    line_ = node.line;
+    if (function->macro) return call_macro(*function, arguments);
+    if (!function->self.is_undefined()) return call_method(*this, *function, arguments);
+    return call_global(function->name, arguments);
+  }
+
+  Arguments eval_arguments(const Node& node, const ScopePtr& scope) {
+    Arguments out;
+    for (size_t i = 1; i < node.children.size(); i++)
+      out.positional.push_back(eval(*node.children[i], scope));
+    for (const auto& [name, child] : node.named) out.named.emplace_back(name, eval(*child, scope));
+    return out;
+  }
+
+  Value call_macro(const Function& function, const Arguments& arguments) {
+    const Node& macro = *function.macro;
+    if (arguments.positional.size() > macro.names.size())
+      type_error("macro {} takes {} arguments, not {}", macro.text, macro.names.size(),
+                 arguments.positional.size());
+    for (const auto& [name, value] : arguments.named)
+      if (std::find(macro.names.begin(), macro.names.end(), name) == macro.names.end())
+        type_error("macro {} has no argument '{}'", macro.text, name);
+    const auto scope = std::make_shared<Scope>();
+    scope->parent = function.scope.lock();
+    if (!scope->parent) scope->parent = global_;  // it has outlived the loop that defined it
+    for (size_t i = 0; i < macro.names.size(); i++) {
+      const std::string& name = macro.names[i];
+      const auto otherwise = std::find_if(macro.named.begin(), macro.named.end(),
+                                          [&](const auto& d) { return d.first == name; });
+      const Value* given = arguments.find(i, name);
+      Value value = given                            ? *given
+                    : otherwise != macro.named.end() ? eval(*otherwise->second, scope)
+                                                     : Value(Undefined{&name});
+      set(*scope, name, std::move(value));
     }
-    case NodeKind::Break: return Flow::Break;
-    case NodeKind::Continue: return Flow::Continue;
-    case NodeKind::Block: return exec(node.body, scope, out);
-    default: CHECK(false, "an expression where a statement belongs");
+    Text out;
+    exec_all(macro.body, scope, out);
+    return out;
   }
-  return Flow::Next;
-}
 
-void Evaluator::assign(const Node& node, const ScopePtr& scope, Value value) {
-  if (!node.text.empty()) {  // of a namespace
-    const Value* target = find(scope.get(), node.names[0]);
-    Dict* dict = target ? target->dict() : nullptr;
-    if (!dict || !dict->is_namespace)
-      type_error("'{}' is no namespace, so that its attribute '{}' cannot be set", node.names[0], node.text);
-    if (value.list() || value.dict()) changed(*target);
-    dict->set(Text(node.text), std::move(value));
-  } else if (node.names.size() == 1) {
-    set(*scope, node.names[0], std::move(value));
-  } else {
-    const List parts = items(value);
-    if (parts.size() != node.names.size())
-      value_error("{} values for {} names ({} …)", parts.size(), node.names.size(), node.names[0]);
-    for (size_t i = 0; i < parts.size(); i++) set(*scope, node.names[i], parts[i]);
+  Value call_global(const std::string& name, const Arguments& arguments) {
+    if (name == "range") {
+      const bool one = arguments.positional.size() == 1;
+      const int64_t begin = one ? 0 : arguments.integer(0, "start", 0),
+                    end = arguments.integer(one ? 0 : 1, "stop", 0), step = arguments.integer(2, "step", 1);
+      if (step == 0) value_error("range with step 0");
+      const double count =
+          (static_cast<double>(end) - static_cast<double>(begin)) / static_cast<double>(step);
+      if (count > static_cast<double>(kMaxRange)) value_error("a range of more than {} elements", kMaxRange);
+      List list;
+      charge(std::max<int64_t>(0, static_cast<int64_t>(count)));
+      for (int64_t i = begin; step > 0 ? i < end : i > end;) {
+        list.push_back(i);
+        if (__builtin_add_overflow(i, step, &i)) break;
+      }
+      return list;
+    }
+    if (name == "namespace" || name == "dict") {
+      Dict dict;
+      if (!arguments.positional.empty()) {
+        const Dict* from = arguments.positional[0].dict();
+        if (!from) type_error("{} wants a mapping, not {}", name, arguments.positional[0].type_name());
+        dict.entries = from->entries;
+      }
+      for (const auto& [key, value] : arguments.named) dict.set(Text(key), value);
+      dict.is_namespace = name == "namespace";
+      return dict;
+    }
+    if (name == "raise_exception") {
+      const Value* reason = arguments.find(0, "message");
+      const std::string text = reason ? to_text(*reason).bytes() : "no reason given";
+      throw RaisedError(detail::with_context("the template refuses these messages: " + text), text);
+    }
+    const std::string* format = arguments.text(0, "format");
+    if (!format) type_error("strftime_now wants a format");
+    std::tm now = now_.value_or(std::tm{});
+    if (!now_) {
+      const std::time_t clock = std::time(nullptr);
+      localtime_r(&clock, &now);
+    }
+    char text[512];
+    return Text(std::string_view(text, std::strftime(text, sizeof text, format->c_str(), &now)));
   }
-}
 
-Evaluator::Flow Evaluator::exec_for(const Node& node, const ScopePtr& scope, Text& out) {
-  List list = items(eval(*node.children[0], scope));
-  const auto bound = [&](const Value& value) {
-    auto inner = std::make_shared<Scope>(Scope{scope, {}});
-    assign(node, inner, value);
-    return inner;
-  };
-  if (node.children[1])
-    std::erase_if(list, [&](const Value& v) { return !eval(*node.children[1], bound(v)).truthy(); });
-  const auto count = static_cast<int64_t>(list.size());
-  for (int64_t i = 0; i < count; i++) {
-    const auto at = [&](int64_t k) { return k < 0 || k >= count ? Value() : list[static_cast<size_t>(k)]; };
-    const ScopePtr inner = bound(at(i));
-    Dict loop;
-    loop.entries = {{Text("index"), i + 1},        {Text("index0"), i},
-                    {Text("revindex"), count - i}, {Text("revindex0"), count - i - 1},
-                    {Text("first"), i == 0},       {Text("last"), i == count - 1},
-                    {Text("length"), count},       {Text("previtem"), at(i - 1)},
-                    {Text("nextitem"), at(i + 1)}};
-    loop.is_namespace = true;  // its names are no methods
-    set(*inner, "loop", std::move(loop));
-    if (exec(node.body, inner, out) == Flow::Break) break;
+  Flow exec_all(const std::vector<NodePtr>& body, const ScopePtr& scope, Text& out) {
+    for (const NodePtr& node : body)
+      if (const Flow flow = exec(*node, scope, out); flow != Flow::Next) return flow;
+    return Flow::Next;
   }
-  return count == 0 ? exec(node.otherwise, scope, out) : Flow::Next;
+
+  Flow exec(const Node& node, const ScopePtr& scope, Text& out) {
+    const Depth depth(depth_);
+    charge(1);
+    line_ = node.line;
+    switch (node.kind) {
+      case NodeKind::Data: write(out, *node.value.text()); break;
+      case NodeKind::Print: {
+        const Value value = eval(*node.children[0], scope);
+        value.text() ? write(out, *value.text()) : write(out, to_text(value));
+        break;
+      }
+      case NodeKind::If:
+        for (const NodePtr& branch : node.children)
+          if (branch->children.empty() || eval(*branch->children[0], scope).truthy())
+            return exec_all(branch->body, scope, out);
+        break;
+      case NodeKind::For: return exec_for(node, scope, out);
+      case NodeKind::Set: assign(node, scope, eval(*node.children[0], scope)); break;
+      case NodeKind::SetBlock: {
+        Text text;
+        const auto inner = std::make_shared<Scope>(Scope{scope, {}});
+        exec_all(node.body, inner, text);
+        Value value = text;
+        for (const NodePtr& filter : node.children)
+          value = apply(filter->text, value, eval_arguments(*filter, scope));
+        assign(node, scope, std::move(value));
+        break;
+      }
+      case NodeKind::Macro: {
+        Function macro;
+        macro.macro = &node;
+        macro.scope = scope;
+        macro.name = node.text;
+        set(*scope, node.text, std::move(macro));
+        break;
+      }
+      case NodeKind::Break: return Flow::Break;
+      case NodeKind::Continue: return Flow::Continue;
+      case NodeKind::Block: return exec_all(node.body, scope, out);
+      default: CHECK(false, "an expression where a statement belongs");
+    }
+    return Flow::Next;
+  }
+
+  Flow exec_for(const Node& node, const ScopePtr& scope, Text& out) {
+    List list = items(eval(*node.children[0], scope));
+    const auto bound = [&](const Value& value) {
+      auto inner = std::make_shared<Scope>(Scope{scope, {}});
+      assign(node, inner, value);
+      return inner;
+    };
+    if (node.children[1])
+      std::erase_if(list, [&](const Value& v) { return !eval(*node.children[1], bound(v)).truthy(); });
+    const auto count = static_cast<int64_t>(list.size());
+    for (int64_t i = 0; i < count; i++) {
+      const auto at = [&](int64_t k) { return k < 0 || k >= count ? Value() : list[static_cast<size_t>(k)]; };
+      const ScopePtr inner = bound(at(i));
+      Dict loop;
+      loop.entries = {{Text("index"), i + 1},        {Text("index0"), i},
+                      {Text("revindex"), count - i}, {Text("revindex0"), count - i - 1},
+                      {Text("first"), i == 0},       {Text("last"), i == count - 1},
+                      {Text("length"), count},       {Text("previtem"), at(i - 1)},
+                      {Text("nextitem"), at(i + 1)}};
+      loop.is_namespace = true;  // its names are no methods
+      set(*inner, "loop", std::move(loop));
+      if (exec_all(node.body, inner, out) == Flow::Break) break;
+    }
+    return count == 0 ? exec_all(node.otherwise, scope, out) : Flow::Next;
+  }
+
+  void assign(const Node& node, const ScopePtr& scope, Value value) {
+    if (!node.text.empty()) {  // of a namespace
+      const Value* target = find(scope.get(), node.names[0]);
+      Dict* dict = target ? target->dict() : nullptr;
+      if (!dict || !dict->is_namespace)
+        type_error("'{}' is no namespace, so that its attribute '{}' cannot be set", node.names[0],
+                   node.text);
+      if (value.list() || value.dict()) changed(*target);
+      dict->set(Text(node.text), std::move(value));
+    } else if (node.names.size() == 1) {
+      set(*scope, node.names[0], std::move(value));
+    } else {
+      const List parts = items(value);
+      if (parts.size() != node.names.size())
+        value_error("{} values for {} names ({} …)", parts.size(), node.names.size(), node.names[0]);
+      for (size_t i = 0; i < parts.size(); i++) set(*scope, node.names[i], parts[i]);
+    }
+  }
+
+  void write(Text& out, const Text& text) {
+    charge_text(text.size());
+    if (out.size() + text.size() > static_cast<size_t>(limits_.output_bytes))
+      charge_text(out.size() + text.size());
+    out.append(text);
+  }
+
+  const std::string& name_;
+  const std::optional<std::tm>& now_;
+  const Limits& limits_;
+  int line_ = 1, depth_ = 0;
+  ScopePtr global_;
+};
+
+}  // namespace
+
+Text render(const Node& root, const Dict& variables, const std::string& name,
+            const std::optional<std::tm>& now, const Limits& limits) {
+  return Rendering(name, now, limits).run(root, variables);
 }
 
 }  // namespace lathe::jinja

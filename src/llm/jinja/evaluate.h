@@ -27,13 +27,11 @@ struct Arguments {
   const std::string* text(size_t place, std::string_view name) const;
 };
 
-// Runs one rendering of a template. What filters and methods need of it is public.
+// One rendering of a template, as filters and methods see it.
 class Evaluator {
  public:
-  Evaluator(const std::string& name, const std::optional<std::tm>& now, const Limits& limits)
-      : name_(name), now_(now), limits_(limits), steps_(limits.steps) {}
+  explicit Evaluator(const Limits& limits) : limits_(limits), steps_(limits.steps) {}
   ~Evaluator();
-  Text run(const Node& root, const Dict& variables);
 
   // Counts work that grows with the data, before it is done.
   void charge(int64_t steps);
@@ -51,37 +49,13 @@ class Evaluator {
   void changed(const Value& container) { changed_.push_back(container); }
 
  private:
-  enum class Flow { Next, Break, Continue };
-  friend struct Depth;
-
-  Value eval(const Node& node, const ScopePtr& scope);
-  Value eval_unary(const Node& node, const ScopePtr& scope);
-  Value eval_binary(const Node& node, const ScopePtr& scope);
-  Value eval_compare(const Node& node, const ScopePtr& scope);
-  Value eval_dict(const Node& node, const ScopePtr& scope);
-  Value eval_concat(const Node& node, const ScopePtr& scope);
-  Value eval_slice(const Node& node, const ScopePtr& scope);
-  Value eval_name(const Node& node, const ScopePtr& scope);
-  Value eval_call(const Node& node, const ScopePtr& scope);
-  Arguments eval_arguments(const Node& node, const ScopePtr& scope);
-  Value call_macro(const Function& function, const Arguments& arguments);
-  Value call_global(const std::string& name, const Arguments& arguments);
-
-  Flow exec(const std::vector<NodePtr>& body, const ScopePtr& scope, Text& out);
-  Flow exec(const Node& node, const ScopePtr& scope, Text& out);
-  Flow exec_for(const Node& node, const ScopePtr& scope, Text& out);
-  void assign(const Node& node, const ScopePtr& scope, Value value);
-  void write(Text& out, const Text& text);
-
-  const std::string& name_;
-  const std::optional<std::tm>& now_;
   const Limits& limits_;
   int64_t steps_;
-  int line_ = 1, depth_ = 0;
-  ScopePtr global_;
   std::vector<Value> changed_;
 };
 
+Text render(const Node& root, const Dict& variables, const std::string& name,
+            const std::optional<std::tm>& now, const Limits& limits);
 [[noreturn]] void undefined_error(const Value& value);
 Value arithmetic(Evaluator& e, std::string_view op, const Value& a, const Value& b);
 bool has_method(const Value& value, std::string_view name);

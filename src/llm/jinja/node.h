@@ -18,8 +18,7 @@ enum class NodeKind {
   MakeList,     // children
   MakeDict,     // children: key, value, key, value …
   Unary,        // text (- + not), children[0]
-  Binary,       // text (+ - * / // % ** and or), children[0], children[1]
-  Concat,       // children
+  Binary,       // text (+ - * / // % ** ~ and or), children[0], children[1]
   Compare,      // children[0], then in `named` operator and operand of each comparison
   Conditional,  // children: condition, then, else (which may be missing)
   Attribute,    // children[0], text

@@ -239,22 +239,22 @@ class Parser {
 
   // One expression, or several with commas between, which make a list.
   NodePtr tuple(bool with_conditional) {
-    NodePtr first = with_conditional ? expression() : either();
+    NodePtr first = with_conditional ? expression() : operands(0);
     if (!is_op(",")) return first;
     NodePtr list = make(Kind::MakeList);
     add(list, std::move(first));
     while (take_op(",")) {
       if (peek().kind == TokenKind::BlockEnd || peek().kind == TokenKind::PrintEnd || is_op(")")) break;
-      add(list, with_conditional ? expression() : either());
+      add(list, with_conditional ? expression() : operands(0));
     }
     return list;
   }
 
   NodePtr expression() {
     const Nesting nesting(*this);
-    NodePtr value = either();
+    NodePtr value = operands(0);
     while (take_word("if")) {
-      NodePtr condition = either();
+      NodePtr condition = operands(0);
       NodePtr node = node_of(Kind::Conditional, "", std::move(condition), std::move(value));
       if (take_word("else")) add(node, expression());
       value = std::move(node);
@@ -262,58 +262,36 @@ class Parser {
     return value;
   }
 
-  NodePtr either() {
-    NodePtr value = both();
-    while (take_word("or")) value = node_of(Kind::Binary, "or", std::move(value), both());
-    return value;
-  }
-  NodePtr both() {
-    NodePtr value = negation();
-    while (take_word("and")) value = node_of(Kind::Binary, "and", std::move(value), negation());
-    return value;
-  }
-  NodePtr negation() {
-    if (!is_word("not")) return comparison();
-    const Nesting nesting(*this);
-    next();
-    return node_of(Kind::Unary, "not", negation());
-  }
-
-  NodePtr comparison() {
-    NodePtr value = sum();
-    NodePtr node;
-    for (;;) {
-      std::string op;
-      for (std::string_view o : {"==", "!=", "<=", ">=", "<", ">"})
-        if (is_op(o)) op = o;
-      if (is_word("in")) op = "in";
-      if (is_word("not") && peek(1).kind == TokenKind::Name && peek(1).text == "in") next(), op = "not in";
-      if (op.empty()) return node ? std::move(node) : std::move(value);
+  // Operators by how tightly they bind, the loosest first; `not` stands before comparisons.
+  NodePtr operands(size_t level) {
+    static const std::vector<std::string_view> kLevels[] = {
+        {"or"},     {"and"}, {"==", "!=", "<=", ">=", "<", ">", "in", "not in"},
+        {"+", "-"}, {"~"},   {"*", "/", "//", "%"},
+        {"**"}};
+    constexpr size_t kComparison = 2;
+    if (level == std::size(kLevels)) return filtered();
+    if (level == kComparison && is_word("not")) {
+      const Nesting nesting(*this);
       next();
-      if (!node) node = node_of(Kind::Compare, "", std::move(value));
-      add_named(node, op, sum());
+      return node_of(Kind::Unary, "not", operands(level));
+    }
+    NodePtr value = operands(level + 1);
+    for (bool is_chain = false;;) {
+      const bool is_not_in = is_word("not") && peek(1).kind == TokenKind::Name && peek(1).text == "in";
+      const auto op = std::find_if(kLevels[level].begin(), kLevels[level].end(), [&](std::string_view o) {
+        return o == "not in" ? is_not_in : is_op(o) || is_word(o);
+      });
+      if (op == kLevels[level].end()) return value;
+      next();
+      if (*op == "not in") next();
+      if (level != kComparison) {
+        value = node_of(Kind::Binary, std::string(*op), std::move(value), operands(level + 1));
+        continue;
+      }
+      if (!std::exchange(is_chain, true)) value = node_of(Kind::Compare, "", std::move(value));
+      add_named(value, std::string(*op), operands(level + 1));
     }
   }
-
-  NodePtr left_chain(NodePtr (Parser::*operand)(), std::initializer_list<std::string_view> ops) {
-    NodePtr value = (this->*operand)();
-    for (;;) {
-      const auto op = std::find_if(ops.begin(), ops.end(), [&](std::string_view o) { return is_op(o); });
-      if (op == ops.end()) return value;
-      next();
-      value = node_of(Kind::Binary, std::string(*op), std::move(value), (this->*operand)());
-    }
-  }
-  NodePtr sum() { return left_chain(&Parser::concatenation, {"+", "-"}); }
-  NodePtr concatenation() {
-    NodePtr value = product();
-    if (!is_op("~")) return value;
-    NodePtr node = node_of(Kind::Concat, "", std::move(value));
-    while (take_op("~")) add(node, product());
-    return node;
-  }
-  NodePtr product() { return left_chain(&Parser::power, {"*", "/", "//", "%"}); }
-  NodePtr power() { return left_chain(&Parser::filtered, {"**"}); }
 
   NodePtr filtered() {
     NodePtr value = unary();

@@ -28,7 +28,7 @@ Result<Template> Template::parse(std::string_view source, std::string name) {
 }
 
 Text Template::render(const Dict& variables, const std::optional<std::tm>& now, const Limits& limits) const {
-  return Evaluator(name_, now, limits).run(*root_, variables);
+  return lathe::jinja::render(*root_, variables, name_, now, limits);
 }
 
 bool Template::mentions(std::string_view name) const { return source_->find(name) != std::string::npos; }
