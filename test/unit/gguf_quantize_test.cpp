@@ -226,6 +226,10 @@ TEST_CASE("what cannot be quantised") {
                        "IQ2_XS blocks can be read, but not made"));
   x[3] = std::numeric_limits<float>::infinity();
   CHECK(text([&] { quantize(x, 256, GgmlType::Q4_K); }) == "element 3 is inf, which has no quantised form");
-  x[3] = 1e30f;
-  CHECK(test::contains(text([&] { quantize(x, 256, GgmlType::Q8_0); }), "too large for float16"));
+  x[3] = 9e8f;
+  for (const GgmlType type : {GgmlType::Q8_0, GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::IQ4_XS})
+    CHECK(test::contains(text([&] { quantize(x, 256, type); }), "too large for float16"));
+  x[3] = -1e30f;
+  CHECK(text([&] { quantize(x, 256, GgmlType::Q6_K); }) ==
+        "element 3 is -1e+30, which has no quantised form");
 }

@@ -17,15 +17,13 @@ constexpr size_t kElements = 256;
 // Groups that are as good as zero.
 constexpr float kTiny = 1e-15f;
 
-// Sums of w·x·l and w·l·l; the best scale for codes l is their quotient, and what it explains of the squares
-// is xl²/ll.
+// Sums of w·x·l and w·l·l; the best scale for codes l is their quotient, and `gain` what it explains of the
+// squares.
 struct Fit {
   float xl = 0, ll = 0;
   void add(float w, float x, float l) { xl += w * x * l, ll += w * l * l; }
   float scale() const { return ll > 0 ? xl / ll : 0; }
-  bool is_better_than(const Fit& other) const {
-    return ll > 0 && xl * xl * other.ll > other.xl * other.xl * ll;
-  }
+  float gain() const { return xl * scale(); }
 };
 
 // Of x with weights x², for codes in [-limit, limit - 1].
@@ -43,7 +41,7 @@ float symmetric_scale(In x) {
   Fit best = fit_codes(x, -kLimit / m, kLimit);
   for (int i = -9; i <= 9; i++) {
     const Fit fit = fit_codes(x, -(kLimit + 0.1f * static_cast<float>(i)) / m, kLimit);
-    if (fit.is_better_than(best)) best = fit;
+    if (fit.gain() > best.gain()) best = fit;
   }
   return best.scale();
 }
@@ -69,7 +67,7 @@ float improved_scale(In x) {
       if (other.xl <= 0) continue;
       const int code = nearest(x[i] * other.ll / other.xl, -kLimit, kLimit - 1);
       other.add(w, x[i], static_cast<float>(code));
-      if (code == codes[i] || !other.is_better_than(fit)) continue;
+      if (code == codes[i] || other.gain() <= fit.gain()) continue;
       codes[i] = code, fit = other, changed = true;
     }
   }
@@ -290,7 +288,7 @@ float nonlinear_scale(In x) {
   // The first try has the largest element at the other end of the values.
   for (int i = -kTries; i <= kTries; i++) {
     const Fit other = fit(static_cast<float>(i + gguf_grids::kIq4[0]) / m);
-    if (other.is_better_than(best)) best = other;
+    if (other.gain() > best.gain()) best = other;
   }
   return best.scale();
 }
