@@ -1,5 +1,6 @@
 #include "lathe/command.h"
 #include "lathe/model_options.h"
+#include "lathe/sampling_options.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ struct Options {
   ModelArguments model;
   std::string prompt;
   int64_t count = 128;
-  SamplingOptions sampling;
+  SamplingArguments sampling;
   bool print_ids = false, as_json = false, ignore_end = false, parse_special = false;
 };
 
@@ -39,9 +40,15 @@ void run(const Options& options) {
   GenerateOptions generate;
   generate.max_tokens = options.count;
   generate.stop_at_end = !options.ignore_end;
-  generate.sampling = options.sampling;
+  generate.sampling = options.sampling.resolved(tokenizer);
+  std::optional<GrammarMatcher> matcher;
+  if (const auto grammar = options.sampling.load_grammar()) {
+    matcher.emplace(*grammar, tokenizer);
+    generate.mask = [&](std::span<float> logits) { matcher->mask(logits); };
+  }
   const GenerateResult result = model.generate(prompt, generate, [&](const GeneratedToken& token) {
     if (!token.is_end) emit(decoder.push(token.id));
+    if (matcher) matcher->accept(token.id);
     return true;
   });
   emit(decoder.finish());
@@ -77,17 +84,7 @@ void add_run(CLI::App& app) {
   command->add_option("-n,--count", options->count, "Most tokens to add; -1 fills the context")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
       ->capture_default_str();
-  SamplingOptions& s = options->sampling;
-  command->add_option("--temp", s.temperature, "Temperature; 0 takes the likeliest token")
-      ->capture_default_str();
-  command->add_option("--top-k", s.top_k, "Draw from so many of the likeliest; 0 is all")
-      ->capture_default_str();
-  command->add_option("--top-p", s.top_p, "Draw from the fewest of this mass")->capture_default_str();
-  command->add_option("--min-p", s.min_p, "Draw from those of this part of the likeliest")
-      ->capture_default_str();
-  command->add_option("--repeat-penalty", s.repeat_penalty, "Makes what was said less likely")
-      ->capture_default_str();
-  command->add_option("--seed", s.seed, "The same seed draws the same tokens")->capture_default_str();
+  options->sampling.add_to(*command);
   command->add_flag("--ignore-end", options->ignore_end, "Go on after tokens that end a text");
   command->add_flag("--parse-special", options->parse_special,
                     "Control tokens spelled in the prompt are tokens");
@@ -98,6 +95,7 @@ void add_run(CLI::App& app) {
       "  lathe run -m model.gguf -p 'Once upon a time' -n 100\n"
       "  lathe run -m model.gguf -p 'Once upon a time' --json | jq .decode_tok_s\n"
       "  lathe run -m model.gguf -p 'Once upon a time' --temp 0.8 --top-p 0.95 --seed 7\n"
+      "  lathe run -m model.gguf -p 'A person as JSON: ' --json-schema person.json\n"
       "  lathe run -m model.gguf -p 'The capital of France is' -n 3 --ids");
   command->callback([options] { run(*options); });
 }

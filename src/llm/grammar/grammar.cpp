@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "llm/grammar/json_schema.h"
 
+#include <algorithm>
 #include <limits>
 #include <mutex>
 
