@@ -264,6 +264,14 @@ TEST_CASE("endless answers do not fill the memory") {
   CHECK(deep.must_end());
 }
 
+TEST_CASE("long lists of values") {
+  std::string list;
+  for (int i = 0; i < 4000; i++) list += fmt::format("{}\"value {}\"", i ? "," : "", i);
+  const Grammar g = schema("{\"enum\":[" + list + "]}");
+  CHECK(accepts(g, "\"value 3999\""));
+  CHECK(!accepts(g, "\"value 4000\""));
+}
+
 TEST_CASE("schemas and texts") {
   struct Row {
     const char* schema;

@@ -87,6 +87,11 @@ GrammarAutomaton::State GrammarAutomaton::intern(std::vector<Way> ways, bool can
   const auto fresh = static_cast<State>(states_.size());
   const auto [at, is_new] = index_.try_emplace({can_end, ways}, fresh);
   if (is_new) {
+    if (states_.size() >= kMostStates) {
+      index_.erase(at);
+      user_runtime_error("the grammar is too ambiguous: what may follow has more than {} states",
+                         kMostStates);
+    }
     auto data = std::make_unique<StateData>();
     data->ways = std::move(ways);
     data->can_end = can_end;

@@ -21,8 +21,10 @@ class GrammarAutomaton {
   using State = uint32_t;
   static constexpr State kDead = 0;             // no text goes on from here
   static constexpr size_t kDeepest = 500;       // calls within calls; what nests deeper is not accepted
-  static constexpr size_t kMostWays = 2000;     // of reading a text at the same time
-  static constexpr size_t kManyStates = 16384;  // beyond it, `restart` is due
+  static constexpr size_t kMostWays = 10000;    // of reading a text at the same time
+  static constexpr size_t kManyStates = 16384;  // beyond it, a fresh automaton is due
+
+  static constexpr size_t kMostStates = 1 << 17;  // 150 MB, which one mask may come to
 
   explicit GrammarAutomaton(std::shared_ptr<const GrammarNet> net);
   // One that has only `state` of another; `state` becomes its number here.
@@ -32,7 +34,8 @@ class GrammarAutomaton {
 
   State start() const { return start_; }
   bool can_end(State state) const { return states_[state]->can_end; }
-  // RuntimeError where the grammar is so ambiguous that there are more ways than kMostWays.
+  // RuntimeError for a grammar so ambiguous that there are more ways than kMostWays, or states than
+  // kMostStates.
   State step(State state, uint8_t byte) {
     const State next = states_[state]->next[byte];
     return next != kUnknown ? next : make_step(state, byte);

@@ -27,14 +27,15 @@ struct GrammarMatcher::Table {
       made = 0;
     }
     const GrammarAutomaton::State alike = automaton.alike(state, trie.deepest());
-    std::shared_ptr<const Mask>& of_alike = masks[alike];
-    if (!of_alike) {
+    std::shared_ptr<const Mask> out;
+    if (const auto at = masks.find(alike); at != masks.end()) {
+      out = at->second;
+    } else {
       auto fresh = std::make_shared<Mask>(words);
       walk(alike, *fresh);
-      of_alike = std::move(fresh);
+      masks[alike] = out = std::move(fresh);
       made++;
     }
-    const std::shared_ptr<const Mask> out = of_alike;
     return *(masks[state] = out);
   }
 
