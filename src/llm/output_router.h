@@ -55,6 +55,7 @@ class OutputRouter {
   // What was held back, and a call that was not closed.
   std::vector<OutputPiece> finish();
   bool has_calls() const { return has_calls_; }
+  bool is_in_reasoning() const { return state_ == State::Reasoning; }
 
   // The prompt ends with the tag that opens reasoning.
   static bool opens_reasoning(std::string_view prompt);

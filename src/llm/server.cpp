@@ -162,17 +162,18 @@ ServedModel served_model(LanguageModel& model, std::string name, bool ignore_tem
   const Tokenizer& tokenizer = model.tokenizer();
   int64_t parameters = 0;
   for (const GgufTensor& tensor : model.file().tensors()) parameters += tensor.elements();
+  const Json meta = {{"vocab_type", tokenizer.vocabulary().model},
+                     {"n_vocab", tokenizer.size()},
+                     {"n_ctx", model.context()},
+                     {"n_ctx_train", model.config().context},
+                     {"n_embd", model.config().dim},
+                     {"n_params", parameters},
+                     {"size", model.weight_bytes()}};
   return {.name = std::move(name),
           .tokenizer = tokenizer,
           .chat_template = ChatTemplate::from_gguf(model.file().metadata(), tokenizer, ignore_template),
           .context = model.context(),
-          .meta = {{"vocab_type", tokenizer.vocabulary().model},
-                   {"n_vocab", tokenizer.size()},
-                   {"n_ctx", model.context()},
-                   {"n_ctx_train", model.config().context},
-                   {"n_embd", model.config().dim},
-                   {"n_params", parameters},
-                   {"size", model.weight_bytes()}},
+          .meta = dump(meta),
           .generate = [&model](std::span<const int32_t> prompt, const GenerateOptions& options,
                                const std::function<bool(const GeneratedToken&)>& callback) {
             return model.generate(prompt, options, callback);
@@ -259,8 +260,14 @@ void LlmServer::stop() {
   http_.stop();
 }
 
+size_t LlmServer::pending() {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
 HttpReply LlmServer::models() const {
-  const Json model = {{"id", model_.name}, {"object", "model"}, {"owned_by", "lathe"}, {"meta", model_.meta}};
+  const Json model = {
+      {"id", model_.name}, {"object", "model"}, {"owned_by", "lathe"}, {"meta", Json::parse(model_.meta)}};
   return {.body = dump({{"object", "list"}, {"data", Json::array({model})}})};
 }
 
@@ -321,14 +328,14 @@ LlmServer::Outcome LlmServer::generate(const CompletionRequest& request, const s
   GenerateOptions options;
   options.max_tokens = request.max_tokens;
   options.stop_at_end = !request.ignores_end;
-  std::optional<Sampler> sampler;
-  if (!request.sampling.is_plain_greedy()) {
-    sampler.emplace(request.sampling);
-    for (const int32_t id : request.prompt) sampler->accept(id);
-    options.pick = [&](std::span<float> logits) {
-      const int32_t id = sampler->sample(logits);
-      sampler->accept(id);
-      return id;
+  options.sampling = request.sampling;
+  std::optional<GrammarMatcher> matcher;
+  bool is_bound = false;  // the next token, by the grammar
+  if (request.grammar) {
+    matcher.emplace(*request.grammar, tokenizer);
+    options.mask = [&](std::span<float> logits) {
+      is_bound = !router.is_in_reasoning();
+      if (is_bound) matcher->mask(logits);
     };
   }
   try {
@@ -336,6 +343,7 @@ LlmServer::Outcome LlmServer::generate(const CompletionRequest& request, const s
     out.result = model_.generate(request.prompt, options, [&](const GeneratedToken& token) {
       out.gone = is_gone();
       if (out.gone || token.is_end) return !out.gone;
+      if (is_bound) matcher->accept(token.id);
       // Control tokens are no text, but for those that part the answer.
       if (tokenizer.is_control(token.id) && !OutputRouter::is_tag(tokenizer.piece(token.id))) return true;
       out.gone = !emit_all(router.push(stops.push(decoder.push(token.id))));

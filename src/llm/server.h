@@ -32,6 +32,8 @@ class LlmServer {
   int start(const std::string& host, int port);
   // Ends the requests that run, and takes no more.
   void stop();
+  // Requests that have the model or wait for it.
+  size_t pending();
 
  private:
   struct Outcome;

@@ -5,8 +5,9 @@
 #include "llm/output_router.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -151,6 +152,34 @@ void read_stops(const Json& body, CompletionRequest& to) {
   }
 }
 
+// response_format, json_schema and grammar, of which there may be one.
+void read_grammar(const Json& body, const ServedModel& model, CompletionRequest& to) {
+  const Json *format = field(body, "response_format"), *schema = field(body, "json_schema"),
+             *grammar = field(body, "grammar");
+  std::string param = "json_schema";
+  if (format) {
+    param = "response_format";
+    const Json type = format->is_object() ? format->value("type", Json()) : Json();
+    if (type == "text") {
+      format = nullptr;
+    } else if (type == "json_object") {
+      to.grammar = model.grammars->find("json", "", param);
+    } else if (type == "json_schema" && format->contains("json_schema") &&
+               (*format)["json_schema"].contains("schema")) {
+      if (schema) refuse(param, "\"response_format\" and \"json_schema\" are both given");
+      schema = &(*format)["json_schema"]["schema"];
+    } else {
+      refuse(param,
+             "\"response_format\" must have the type text, json_object, or json_schema with a "
+             "json_schema.schema");
+    }
+  }
+  if (grammar && (schema || format)) refuse("grammar", "an answer has one grammar; there are several");
+  if (schema) to.grammar = model.grammars->find("schema", schema->dump(), param);
+  if (grammar && !grammar->is_string()) refuse("grammar", "\"grammar\" must be a string");
+  if (grammar) to.grammar = model.grammars->find("gbnf", grammar->get<std::string>(), "grammar");
+}
+
 Json parse_body(std::string_view body) {
   Json out;
   try {
@@ -175,6 +204,7 @@ CompletionRequest read_common(const Json& body, const ServedModel& model) {
   out.ignores_end = flag(body, "ignore_eos");
   read_sampling(body, model.tokenizer, out.sampling);
   read_stops(body, out);
+  read_grammar(body, model, out);
   if (integer(body, "n", 1).value_or(1) != 1)
     refuse("n", "more than one choice a request is not supported", "", 501);
   const Json* logprobs = field(body, "logprobs");
@@ -206,6 +236,22 @@ bool read_tools(Json& body) {
 }
 
 }  // namespace
+
+Grammar GrammarCache::find(std::string_view kind, const std::string& text, const std::string& param) {
+  constexpr size_t kMost = 16;
+  const std::string key = fmt::format("{} {}", kind, text);
+  const std::lock_guard lock(mutex_);
+  const auto at =
+      std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.first == key; });
+  if (at != kept_.end()) return at->second;
+  const auto parsed = kind == "gbnf"     ? Grammar::from_gbnf(text)
+                      : kind == "schema" ? Grammar::from_json_schema(text)
+                                         : Result<Grammar>(Grammar::json());
+  if (!parsed.ok()) refuse(param, parsed.error().message());
+  kept_.emplace_front(key, parsed.value());
+  if (kept_.size() > kMost) kept_.pop_back();
+  return parsed.value();
+}
 
 std::string ApiError::body() const {
   const auto or_null = [](const std::string& s) { return s.empty() ? Json() : Json(s); };

@@ -39,8 +39,8 @@ Tokenizer characters() {
 // Says `answer`, then ends; or says "x" without end.
 struct Stub {
   std::string answer = "hello";
-  bool is_endless = false, fails = false;
-  std::atomic<int> running = 0, most_running = 0, calls = 0, said = 0;
+  bool is_endless = false, fails = false, draws = false;  // draws: stops at a token that is ruled out
+  std::atomic<int> running = 0, most_running = 0, calls = 0, ruled_out = 0;
 
   GenerateResult generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                           const std::function<bool(const GeneratedToken&)>& callback) {
@@ -60,9 +60,16 @@ struct Stub {
       GeneratedToken token;
       token.is_end = !is_endless && i == text.size();
       token.id = token.is_end ? 2 : is_endless ? tokenizer.encode("x", {.add_special = false})[0] : text[i];
+      if (draws && options.mask) {
+        std::vector<float> logits(static_cast<size_t>(tokenizer.size()));
+        options.mask(logits);
+        if (logits[static_cast<size_t>(token.id)] < 0) {
+          ruled_out++;
+          break;
+        }
+      }
       if (is_endless) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!token.is_end) out.ids.push_back(token.id);
-      said++;
       const bool goes_on = callback(token);
       if (token.is_end || !goes_on) {
         out.reason = token.is_end ? StopReason::End : StopReason::Callback;
@@ -210,6 +217,22 @@ TEST_CASE("server: stop strings and reasoning that the prompt opens") {
   CHECK(s.post(kChat, with(chat(), {{"stop", "wo!"}}))["choices"][0]["message"]["content"] == "one END two");
 }
 
+TEST_CASE("server: grammars bind the answer, not the reasoning") {
+  Served s({}, "{{ messages[-1].content }}<think>\n");
+  s.stub.answer = "no</think>[1]";
+  s.stub.draws = true;
+  const auto content = [&](const Json& more) {
+    return s.post(kChat, with(chat(), more))["choices"][0]["message"].value("content", Json()).dump();
+  };
+  CHECK(content({{"grammar", "root ::= \"[\" [0-9] \"]\""}}) == "\"[1]\"");
+  CHECK(content({{"response_format", {{"type", "json_object"}}}}) == "\"[1]\"");
+  CHECK(content({{"json_schema", {{"type", "array"}}}}) == "\"[1]\"");
+  CHECK(s.stub.ruled_out == 0);
+  content(
+      {{"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "string"}}}}}}}});
+  CHECK(s.stub.ruled_out == 1);  // a string does not begin with a bracket
+}
+
 TEST_CASE("server: errors") {
   Served s({},
            "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{{ "
@@ -241,6 +264,11 @@ TEST_CASE("server: errors") {
            {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":{"x":1}})", 400, "\"logit_bias\""},
            {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":{"9999":1}})", 400,
             "there is no token 9999"},
+           {R"({"messages":[{"role":"user","content":"x"}],"grammar":"root ::= ("})", 400, ""},
+           {R"({"messages":[{"role":"user","content":"x"}],"json_schema":{"type":"nonsense"}})", 400,
+            "nonsense"},
+           {R"({"messages":[{"role":"user","content":"x"}],"response_format":{"type":"yaml"}})", 400,
+            "\"response_format\""},
            {R"({"messages":[{"role":"user","content":"x"}],"n":2})", 501, "more than one choice"},
            {R"({"messages":[{"role":"user","content":"x"}],"logprobs":true})", 501, "log-probabilities"},
            {R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required"})", 501,
@@ -266,9 +294,11 @@ TEST_CASE("server: one request at a time, and none for those who left") {
   gone.send(test::http_request("POST", kChat, chat().dump()));
   // The others do not wait for the model; one request more than may wait is refused.
   CHECK(test::http(s.port, "GET", "/health").status == 200);
-  CHECK(eventually([&] { return test::http(s.port, "POST", kChat, chat().dump()).status == 503; }));
+  REQUIRE(eventually([&] { return s.server.pending() == 3; }));
+  CHECK(test::http(s.port, "POST", kChat, chat().dump()).status == 503);
   CHECK(s.stub.calls == 1);
   gone.close();
+  CHECK(eventually([&] { return s.server.pending() == 2; }));
   streaming.close();  // ends its request, and the next one has its turn
   CHECK(
       Json::parse(test::parse_answer(waiting.read_until("never")).body)["choices"][0]["message"]["content"] ==

@@ -91,18 +91,8 @@ class Conversation {
     OutputRouter router({.starts_in_reasoning = in_reasoning, .finds_calls = false});
     GenerateOptions options;
     options.max_tokens = options_.count;
-    SamplingOptions sampling = options_.sampling;
-    sampling.seed = options_.seed ? *options_.seed + messages_.size() : std::random_device()();
-    std::optional<Sampler> sampler;
-    if (!sampling.is_plain_greedy()) {
-      sampler.emplace(sampling);
-      for (const int32_t id : tokens) sampler->accept(id);
-      options.pick = [&](std::span<float> logits) {
-        const int32_t id = sampler->sample(logits);
-        sampler->accept(id);
-        return id;
-      };
-    }
+    options.sampling = options_.sampling;
+    options.sampling.seed = options_.seed ? *options_.seed + messages_.size() : std::random_device()();
     GenerateResult result;
     g_interrupted = false;
     g_answering = true;
