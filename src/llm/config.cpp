@@ -19,6 +19,9 @@ struct Family {
   Pairing pairing = Pairing::HalfSplit;
   Activation activation = Activation::Silu;
   int64_t window_pattern = 0;    // 0: every layer has the window; n: each n-th has none
+  bool plain_windows = false;    // layers with the window turn unscaled
+  double window_base = 0;        // and at this base where no key says so; 0: at that of the others
+  int64_t unturned_step = 0;     // each so many layers one does not turn; 0: all turn
   bool scale_embedding = false;  // by √dim
   bool normalize_experts = false;
   Gating gating = Gating::Softmax;
@@ -40,7 +43,7 @@ constexpr Family kFamilies[] = {
     {.name = "qwen35moe", .normalize_experts = true},
     {.name = "qwen3next", .normalize_experts = true, .grouped_heads = true},
     {.name = "olmo2"},
-    {.name = "olmo3", .window_pattern = 4},
+    {.name = "olmo3", .window_pattern = 4, .plain_windows = true},
     {.name = "olmoe"},
     {.name = "phi3"},
     {.name = "gpt2", .pairing = Pairing::None, .activation = Activation::Gelu},
@@ -55,6 +58,8 @@ constexpr Family kFamilies[] = {
     {.name = "gemma3",
      .activation = Activation::Gelu,
      .window_pattern = 6,
+     .plain_windows = true,
+     .window_base = 10000,
      .scale_embedding = true,
      .wide_query_layers = 62},
     {.name = "gpt-oss",
@@ -64,7 +69,7 @@ constexpr Family kFamilies[] = {
     {.name = "glm4", .pairing = Pairing::Interleaved},
     {.name = "glm4moe"},
     {.name = "granite", .pairing = Pairing::Interleaved, .divide_logits = true},
-    {.name = "smollm3", .pairing = Pairing::Interleaved},
+    {.name = "smollm3", .pairing = Pairing::Interleaved, .unturned_step = 4},
     {.name = "deepseek2", .pairing = Pairing::Interleaved},
     {.name = "kimi-linear", .pairing = Pairing::None, .normalize_experts = true},
     {.name = "mamba", .pairing = Pairing::None},
@@ -303,15 +308,14 @@ void Reader::read_layers() {
       refuse(key("attention.head_count_kv"), fmt::format("layer {} has {} query heads", i, config_.heads));
     if (window && local[at]) {
       layer.window = window;
-      // Models with windows on some layers turn these at a base of their own, and unscaled.
-      if (const std::optional<double> base = metadata_.find<double>(key("rope.freq_base_swa"));
-          base || config_.architecture == "gemma3") {
-        layer.rope.base = base.value_or(10000);
+      layer.rope.base = real("rope.freq_base_swa", family_->window_base ? family_->window_base : rope.base);
+      if (family_->plain_windows) {
         layer.rope.scaling = RopeConfig::Scaling::None;
         layer.rope.factor = 1;
         layer.rope.local = true;
       }
     }
+    if (family_->unturned_step && (i + 1) % family_->unturned_step == 0) layer.rope.pairing = Pairing::None;
     layer.experts = has(i, "ffn_gate_inp.weight");
     if (layer.experts && !config_.experts.count)
       refuse(key("expert_count"), fmt::format("layer {} has a router", i));

@@ -180,10 +180,51 @@ ModelSpec gemma(const std::string& architecture, bool third) {
   return b.take();
 }
 
-ModelSpec phi3() {
+// Which layers have a window as a list, and a base for those that the file states.
+ModelSpec gemma3_list() {
+  ModelSpec s = gemma("gemma3", true);
+  s.metadata["gemma3.attention.sliding_window_pattern"] =
+      std::vector<bool>{true, false, true, true, false, true, false};
+  s.metadata["gemma3.rope.freq_base_swa"] = 5000.0, s.metadata["gemma3.attention.scale"] = 0.2;
+  return s;
+}
+
+// Norms only after the sub-layers; `third`: windows on three of four layers, which YaRN leaves alone.
+ModelSpec olmo(const std::string& architecture, bool third) {
+  Builder b(architecture, {.layers = third ? 4 : 2});
+  attention_keys(b);
+  if (third) b.key("attention.sliding_window", 8), yarn(b, 4, 64);
+  for (int64_t i = 0; i < b.z.layers; i++) {
+    b.block(i);
+    attention(b, {.norm = HeadNorm::Whole}), b.norm("post_attention_norm", b.z.dim);
+    dense(b, b.z.hidden), b.norm("post_ffw_norm", b.z.dim);
+  }
+  return b.take();
+}
+
+ModelSpec granite() {
+  Builder b = plain("granite");
+  b.key("attention.scale", 0.1), b.key("embedding_scale", 3.0), b.key("residual_scale", 0.5);
+  b.key("logit_scale", 4.0);
+  return b.take();
+}
+
+ModelSpec glm4() {
+  Builder b("glm4", {});
+  attention_keys(b), b.key("rope.dimension_count", b.z.head / 2);
+  for (int64_t i = 0; i < b.z.layers; i++) {
+    b.block(i);
+    b.norm("attn_norm", b.z.dim), attention(b, {.bias = true}), b.norm("post_attention_norm", b.z.dim);
+    b.norm("ffn_norm", b.z.dim), b.matrix("ffn_up", 2 * b.z.hidden, b.z.dim);
+    b.matrix("ffn_down", b.z.dim, b.z.hidden), b.norm("post_ffw_norm", b.z.dim);
+  }
+  return b.take();
+}
+
+ModelSpec phi3(int64_t original_context) {
   Builder b("phi3", {});
   attention_keys(b);
-  b.key("rope.scaling.original_context_length", 16), b.key("rope.scaling.attn_factor", 1.1);
+  b.key("rope.scaling.original_context_length", original_context), b.key("rope.scaling.attn_factor", 1.1);
   b.key("rope.dimension_count", 12);
   b.add("rope_factors_long.weight", {6}, Fill::Frequency),
       b.add("rope_factors_short.weight", {6}, Fill::Frequency);
@@ -351,8 +392,8 @@ ModelSpec kimi_linear() {
   return b.take();
 }
 
-ModelSpec qwen35(bool moe) {
-  Builder b(moe ? "qwen35moe" : "qwen35", {.layers = 4});
+ModelSpec qwen35(const std::string& architecture, bool moe) {
+  Builder b(architecture, {.layers = 4});
   attention_keys(b), b.key("rope.dimension_count", b.z.head / 2), b.key("full_attention_interval", 4);
   constexpr int64_t kState = 16, kGroups = 2, kHeads = 4, kInner = 64,
                     kChannels = kInner + 2 * kGroups * kState;
@@ -421,7 +462,8 @@ const std::map<std::string_view, std::function<ModelSpec()>>& families() {
       {"olmoe", [] { return plain_experts("olmoe", {.norm = HeadNorm::Whole}).take(); }},
       {"gemma2", [] { return gemma("gemma2", false); }},
       {"gemma3", [] { return gemma("gemma3", true); }},
-      {"phi3", phi3},
+      {"phi3", [] { return phi3(16); }},
+      {"phi3-short", [] { return phi3(128); }},
       {"gpt2", gpt2},
       {"deepseek2", [] { return deepseek2(true, false); }},
       {"deepseek2-lite", [] { return deepseek2(false, false); }},
@@ -429,8 +471,16 @@ const std::map<std::string_view, std::function<ModelSpec()>>& families() {
       {"glm4moe", glm4moe},
       {"gpt-oss", gpt_oss},
       {"kimi-linear", kimi_linear},
-      {"qwen35", [] { return qwen35(false); }},
-      {"qwen35moe", [] { return qwen35(true); }},
+      {"qwen35", [] { return qwen35("qwen35", false); }},
+      {"qwen35moe", [] { return qwen35("qwen35moe", true); }},
+      {"qwen3next", [] { return qwen35("qwen3next", true); }},
+      {"gemma", [] { return plain("gemma").take(); }},
+      {"gemma3-list", gemma3_list},
+      {"olmo2", [] { return olmo("olmo2", false); }},
+      {"olmo3", [] { return olmo("olmo3", true); }},
+      {"granite", granite},
+      {"glm4", glm4},
+      {"smollm3", [] { return plain("smollm3", {}, {.layers = 4}).take(); }},
       {"mamba", [] { return mamba(false); }},
       {"mamba2", [] { return mamba(true); }},
   };

@@ -29,21 +29,25 @@ bool is_sliding(const Scope& s) {
   if (pattern != nullptr)
     if (const auto* list = std::get_if<std::vector<bool>>(pattern))
       return list->at(static_cast<size_t>(s.layer()));
-  const std::string& a = s.architecture();
-  const int64_t n = s.integer("attention.sliding_window_pattern", a == "gemma3"                     ? 6
-                                                                  : a == "gemma2" || a == "gpt-oss" ? 2
-                                                                                                    : 0);
+  static const std::map<std::string, int64_t> patterns = {
+      {"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"olmo3", 4}};
+  const auto known = patterns.find(s.architecture());
+  const int64_t n =
+      s.integer("attention.sliding_window_pattern", known == patterns.end() ? 0 : known->second);
   return n == 0 || s.layer() % n < n - 1;
 }
 
 Rope::Rope(const Scope& s, std::optional<int64_t> given) {
   const std::string& a = s.architecture();
-  none_ = kNoRope.contains(a), interleaved_ = kInterleaved.contains(a);
+  none_ = kNoRope.contains(a) || (a == "smollm3" && s.layer() % 4 == 3),
+  interleaved_ = kInterleaved.contains(a);
   const int64_t head = s.integer("attention.key_length",
                                  s.integer("embedding_length", 0) / s.integer("attention.head_count", 1));
   const int64_t dims = given.value_or(s.integer("rope.dimension_count", head));
-  const bool local = a == "gemma3" && is_sliding(s);
-  const double base = local ? s.real("rope.freq_base_swa", 10000) : s.real("rope.freq_base", 10000);
+  // Of these models the layers with a window turn unscaled, of Gemma 3 at a base of their own.
+  const bool local = (a == "gemma3" || a == "olmo3") && is_sliding(s);
+  double base = s.real("rope.freq_base", 10000);
+  if (is_sliding(s)) base = s.real("rope.freq_base_swa", a == "gemma3" ? 10000 : base);
   for (int64_t i = 0; i < dims / 2; i++)
     theta_.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims)));
   if (!local) scale(s);

@@ -82,7 +82,7 @@ Route route(const Scope& s, const Row& x) {
                    [&](size_t i, size_t j) { return chosen[i] > chosen[j]; });
   r.experts.resize(static_cast<size_t>(s.integer("expert_used_count", 1)));
   for (size_t e : r.experts) r.weights.push_back(scores[e]);
-  static const std::set<std::string> normed = {"qwen3moe", "qwen35moe", "kimi-linear", "llama"};
+  static const std::set<std::string> normed = {"qwen3moe", "qwen35moe", "qwen3next", "kimi-linear", "llama"};
   if (gating == 3) {
     softmax(r.weights);
   } else if (s.flag("expert_weights_norm", normed.contains(a))) {

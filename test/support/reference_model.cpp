@@ -104,9 +104,10 @@ Rows each_normed(const Scope& s, const std::string& name, Rows x) {
   for (Row& row : x) row = s.normed(name, row);
   return x;
 }
-void add(Rows& x, const Rows& y) {
+void add(const Scope& s, Rows& x, const Rows& y) {
+  const double scale = s.real("residual_scale", 1);
   for (size_t t = 0; t < x.size(); t++)
-    for (size_t i = 0; i < x[t].size(); i++) x[t][i] += y[t][i];
+    for (size_t i = 0; i < x[t].size(); i++) x[t][i] += scale * y[t][i];
 }
 
 // Norms stand before a sub-layer, after it, or on both sides of it. A post_attention_norm without an ffn_norm
@@ -115,12 +116,12 @@ void layer(const Scope& s, Rows& x) {
   const bool renamed = s.has("post_attention_norm") && !s.has("ffn_norm") && !s.has("post_ffw_norm");
   Rows y = mixed(s, s.has("attn_norm") ? each_normed(s, "attn_norm", x) : x);
   if (s.has("post_attention_norm") && !renamed) y = each_normed(s, "post_attention_norm", y);
-  add(x, y);
+  add(s, x, y);
   if (!s.has("ffn_up") && !s.has("ffn_up_exps")) return;
   const std::string norm = renamed ? "post_attention_norm" : "ffn_norm";
   y = feed_forward(s, s.has(norm) ? each_normed(s, norm, x) : x);
   if (s.has("post_ffw_norm")) y = each_normed(s, "post_ffw_norm", y);
-  add(x, y);
+  add(s, x, y);
 }
 
 Rows embedded(const Scope& s, std::span<const int32_t> tokens) {
@@ -150,9 +151,10 @@ std::vector<std::vector<double>> reference_logits(const ModelData& model, std::s
   Rows x = embedded(whole, tokens);
   const int64_t layers = whole.integer("block_count", 0) - whole.integer("nextn_predict_layers", 0);
   for (int64_t i = 0; i < layers; i++) layer(Scope(model, i, context), x);
-  const double cap = whole.real("final_logit_softcapping", 0);
+  const double cap = whole.real("final_logit_softcapping", 0), logit_scale = whole.real("logit_scale", 1);
   for (Row& row : x) {
     row = whole.linear(whole.has("output") ? "output" : "token_embd", whole.normed("output_norm", row));
+    for (double& v : row) v = whole.architecture() == "granite" ? v / logit_scale : v * logit_scale;
     if (cap > 0)
       for (double& v : row) v = cap * std::tanh(v / cap);
   }
