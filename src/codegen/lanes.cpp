@@ -51,9 +51,8 @@ class LaneHoist {
 
   // Whether the sum has lanes already: its own, or those of an axis around it.
   static bool has_lanes(const UOp& sum) {
-    return std::ranges::any_of(sum.src(0).ranges(), [](const Node* r) {
-      return UOp(r).range().type == AxisType::Vector;
-    });
+    return std::ranges::any_of(sum.src(0).ranges(),
+                               [](const Node* r) { return UOp(r).range().type == AxisType::Vector; });
   }
 
   UOp rebuilt(const UOp& u, const UOp& v, const Rebuilt& done) const {
