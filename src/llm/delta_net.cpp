@@ -26,7 +26,7 @@ DeltaNet make_gated_delta_net(const BlockContext& context, int64_t layer) {
   const RecurrentConfig& r = config.recurrent;
   const Weights& weights = context.weights;
   const std::string at = fmt::format("blk.{}.", layer), key = config.architecture + ".ssm.";
-  if (r.conv_kernel < 1 || r.state_size < 1 || r.groups < 1 || r.time_step_rank < 1 ||
+  if (r.conv_kernel < 2 || r.state_size < 1 || r.groups < 1 || r.time_step_rank < 1 ||
       r.time_step_rank % r.groups || r.inner_size < 1 || r.inner_size % r.time_step_rank)
     bad_sizes(
         context, layer,
@@ -57,7 +57,7 @@ DeltaNet make_kimi_delta(const BlockContext& context, int64_t layer) {
   const std::string at = fmt::format("blk.{}.", layer);
   const int64_t dim = config.recurrent.kda_head_dim, kernel = config.recurrent.conv_kernel;
   const int64_t inner = weights.rows(at + "attn_q.weight");
-  if (dim < 1 || kernel < 1 || inner < 1 || inner % dim)
+  if (dim < 1 || kernel < 2 || inner < 1 || inner % dim)
     bad_sizes(
         context, layer,
         fmt::format("{0}.kda.head_dim = {1} and {0}.ssm.conv_kernel = {2} do not go with the {3} rows of "

@@ -24,7 +24,7 @@ StateSpace make_common(const BlockContext& context, int64_t layer, int64_t heads
 
 void check(const BlockContext& context, int64_t layer, int64_t heads, int64_t groups) {
   const RecurrentConfig& r = context.config.recurrent;
-  if (r.conv_kernel >= 1 && r.state_size >= 1 && r.inner_size >= 1 && heads >= 1 && r.time_step_rank >= 1 &&
+  if (r.conv_kernel >= 2 && r.state_size >= 1 && r.inner_size >= 1 && heads >= 1 && r.time_step_rank >= 1 &&
       r.inner_size % heads == 0 && groups >= 1 && heads % groups == 0)
     return;
   value_error(

@@ -78,8 +78,8 @@ Route route(const Scope& s, const Row& x) {
   Route r;
   r.experts.resize(scores.size());
   std::iota(r.experts.begin(), r.experts.end(), size_t{0});
-  std::stable_sort(r.experts.begin(), r.experts.end(),
-                   [&](size_t i, size_t j) { return chosen[i] > chosen[j]; });
+  std::sort(r.experts.begin(), r.experts.end(),
+            [&](size_t i, size_t j) { return chosen[i] != chosen[j] ? chosen[i] > chosen[j] : i < j; });
   r.experts.resize(static_cast<size_t>(s.integer("expert_used_count", 1)));
   for (size_t e : r.experts) r.weights.push_back(scores[e]);
   static const std::set<std::string> normed = {"qwen3moe", "qwen35moe", "qwen3next", "kimi-linear", "llama"};
