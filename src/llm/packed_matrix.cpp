@@ -67,12 +67,39 @@ std::vector<Tensor> split_q4_0(const Tensor& b) { return {bytes(b, 2, 16), half_
 Tensor unpack_q4_0(const std::vector<Tensor>& p) {
   return ((nibbles(p[0]).flatten(-2).to_float() - 8) * p[1].to_float().unsqueeze(-1)).flatten(-2);
 }
-Tensor multiply_q4_0(const Tensor& x, const std::vector<Tensor>& p) {
+// Codes (…, 1, rows, blocks, 2, 16) that are `offset` too large, scales (…, rows, blocks).
+Tensor multiply_halves(const Tensor& x, const Tensor& codes, int64_t offset, const Tensor& scales) {
   const Blocks in = to_blocks(x);
   const Tensor halves = whole(in.numbers.unflatten(-1, {2, kBlock / 2}).unsqueeze(-4));
-  const Tensor sums = (whole(nibbles(beside(p[0], 2))) * halves).sum({-2, -1});
-  const Tensor offset = (whole(in.numbers).sum(-1) * 8).contiguous().unsqueeze(-2);
-  return ((sums - offset).to_float() * (beside(p[1], 1).to_float() * in.scales.unsqueeze(-2))).sum(-1);
+  const Tensor sums = (whole(codes) * halves).sum({-2, -1});
+  const Tensor below = (whole(in.numbers).sum(-1) * offset).contiguous().unsqueeze(-2);
+  return ((sums - below).to_float() * (beside(scales, 1).to_float() * in.scales.unsqueeze(-2))).sum(-1);
+}
+Tensor multiply_q4_0(const Tensor& x, const std::vector<Tensor>& p) {
+  return multiply_halves(x, nibbles(beside(p[0], 2)), 8, p[1]);
+}
+
+// Floats of four bits, doubled, are the integers 0 1 2 3 4 6 8 12 and their negatives; 12 is added to have no
+// sign.
+constexpr int64_t kFp4Offset = 12;
+
+std::vector<Tensor> split_mxfp4(const Tensor& b) { return {bytes(b, 1, 16), bytes(b, 0, 1).squeeze(-1)}; }
+Tensor codes_of_mxfp4(const Tensor& halves) {
+  const Tensor codes = nibbles(halves), m = codes & 7;
+  const Tensor size = m + (m.maximum(4) - 4) + (m == 7).cast(DType::UInt8) * 2;
+  return (codes > 7).where(kFp4Offset - size, size + kFp4Offset);
+}
+// 2^(e - 128), of which the first two are subnormal.
+Tensor scales_of_mxfp4(const Tensor& exponents) {
+  const Tensor e = exponents.cast(DType::UInt32);
+  return (e < 2).where((e + 1) << 21, (e - 1) << 23).bitcast(DType::Float32);
+}
+Tensor unpack_mxfp4(const std::vector<Tensor>& p) {
+  const Tensor codes = codes_of_mxfp4(p[0]).flatten(-2).to_float() - kFp4Offset;
+  return (codes * scales_of_mxfp4(p[1]).unsqueeze(-1)).flatten(-2);
+}
+Tensor multiply_mxfp4(const Tensor& x, const std::vector<Tensor>& p) {
+  return multiply_halves(x, codes_of_mxfp4(beside(p[0], 2)), kFp4Offset, scales_of_mxfp4(p[1]));
 }
 
 // Superblocks of 256: eight groups of 32 with scales and minima of six bits. Activations are rounded in
@@ -143,6 +170,7 @@ Tensor multiply_q6_k(const Tensor& x, const std::vector<Tensor>& p) {
 const Layout kLayouts[] = {
     {GgmlType::Q8_0, split_q8_0, unpack_q8_0, multiply_q8_0},
     {GgmlType::Q4_0, split_q4_0, unpack_q4_0, multiply_q4_0},
+    {GgmlType::MXFP4, split_mxfp4, unpack_mxfp4, multiply_mxfp4},
     {GgmlType::Q4_K, split_q4_k, unpack_q4_k, multiply_q4_k},
     {GgmlType::Q6_K, split_q6_k, unpack_q6_k, multiply_q6_k},
 };

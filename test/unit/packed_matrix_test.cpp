@@ -21,9 +21,9 @@ struct Row {
   GgmlType type;
   int64_t block;  // of activations; 0: they stay as they are
 };
-constexpr Row kTypes[] = {{GgmlType::F32, 0},    {GgmlType::F16, 0},   {GgmlType::BF16, 0},
-                          {GgmlType::Q5_0, 0},   {GgmlType::Q8_0, 32}, {GgmlType::Q4_0, 32},
-                          {GgmlType::Q4_K, 256}, {GgmlType::Q6_K, 256}};
+constexpr Row kTypes[] = {{GgmlType::F32, 0},    {GgmlType::F16, 0},    {GgmlType::BF16, 0},
+                          {GgmlType::Q5_0, 0},   {GgmlType::Q8_0, 32},  {GgmlType::Q4_0, 32},
+                          {GgmlType::Q4_K, 256}, {GgmlType::Q6_K, 256}, {GgmlType::MXFP4, 32}};
 
 std::vector<float> normal(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
