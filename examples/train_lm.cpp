@@ -27,7 +27,7 @@ constexpr const char* kHelp =
     R"(train_lm [options] [FILE|FOLDER]: trains a small language model on texts, and writes it as a GGUF file.
 
   FILE|FOLDER    a text, or a folder of *.txt; the books and plays of ../shared/data/text unless given
-  --out DIR      folder for checkpoint.safetensors, model.gguf, loss.svg and samples.txt; train_lm unless given
+  --out DIR      folder for checkpoint.safetensors, model.gguf, loss.svg and results.md; train_lm unless given
   --resume       go on from the checkpoint in that folder; the result is that of a run without a break. With
                  another --steps the learning rate goes on as it is at this step of so many
   --stop N       stop after step N with a checkpoint, as if the run had been ended there
@@ -319,35 +319,39 @@ std::string write(const Llama& model, const lathe::Tokenizer& tokenizer, const S
   return tokenizer.decode(std::vector<int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(given), ids.end()));
 }
 
-// Losses, samples and the model, as files and in words. Whether the model beats the counts.
+// Losses and samples for a model card; the model and its picture as files. Whether the model beats the
+// counts.
 bool report(Training& training, const Data& data, const Settings& s) {
   const double baseline = KneserNey(data.train, static_cast<size_t>(s.sizes.vocabulary))
                               .loss(data.held_out, 1, training.held_out_tokens() + 1);
   const double loss = training.held_out_loss();
-  const auto bits = [&](double nats) {
-    return nats / std::log(2) * static_cast<double>(data.held_out.size()) /
-           static_cast<double>(data.held_out_bytes);
+  const auto row = [&](std::string_view what, double nats) {
+    const double bits = nats / std::log(2) * static_cast<double>(data.held_out.size()) /
+                        static_cast<double>(data.held_out_bytes);
+    return fmt::format("| {} | {:.4f} | {:.1f} | {:.3f} |\n", what, nats, std::exp(nats), bits);
   };
-  std::printf(
-      "held out: %.4f nats a token (perplexity %.1f, %.3f bits a byte) after %d steps; "
-      "counts of four tokens: %.4f (%.1f, %.3f)\n",
-      loss, std::exp(loss), bits(loss), static_cast<int>(training.step()), baseline, std::exp(baseline),
-      bits(baseline));
-  lathe::write_file_atomically((s.out / "loss.svg").string(), training.plot(baseline));
-  export_gguf(training.model(), s.sizes, data.tokenizer.vocabulary(),
-              {.steps = training.step(),
-               .tokens = training.step() * s.batch * s.sizes.length,
-               .loss = loss,
-               .baseline = baseline},
-              (s.out / "model.gguf").string());
-  std::string samples;
+  const int64_t tokens = training.step() * s.batch * s.sizes.length;
+  std::string text = fmt::format(
+      "## Results\n\n{} of {} steps of {} tokens, {:.2f} times the {} tokens of the training text; "
+      "vocabulary {}, {} "
+      "blocks of {} features.\n\n| {} held-out tokens | nats a token | perplexity | bits a byte |\n"
+      "|---|---|---|---|\n",
+      training.step(), s.steps, s.batch * s.sizes.length,
+      static_cast<double>(tokens) / static_cast<double>(data.train.size()), data.train.size(),
+      s.sizes.vocabulary, s.sizes.layers, s.sizes.dim, training.held_out_tokens());
+  text += row("model", loss) + row("counts of four tokens (Kneser-Ney)", baseline);
+  text += "\n![losses](loss.svg)\n\nSamples at temperature 0.8, none left out:\n\n";
   for (const char* prompt : {"It was a cold morning, and", "The origin of species", "The school was built",
                              "<|im_start|>user\nWho are you, my lord?<|im_end|>\n<|im_start|>assistant\n"})
-    samples +=
-        fmt::format("--- {}\n{}\n\n", prompt,
+    text +=
+        fmt::format("```text\n{}>>>{}\n```\n\n", prompt,
                     write(training.model(), data.tokenizer, s, prompt, s.sizes.vocabulary < 1000 ? 8 : 120));
-  lathe::write_file_atomically((s.out / "samples.txt").string(), samples);
-  std::printf("%s", samples.c_str());
+  std::printf("%s", text.c_str());
+  lathe::write_file_atomically((s.out / "results.md").string(), text);
+  lathe::write_file_atomically((s.out / "loss.svg").string(), training.plot(baseline));
+  export_gguf(training.model(), s.sizes, data.tokenizer.vocabulary(),
+              {.steps = training.step(), .tokens = tokens, .loss = loss, .baseline = baseline},
+              (s.out / "model.gguf").string());
   return loss < baseline;
 }
 
