@@ -7,11 +7,6 @@
 
 namespace lathe {
 
-using llvm_text::memory_type;
-using llvm_text::scalar_type;
-using llvm_text::type;
-using llvm_text::with_lanes;
-
 namespace {
 
 // The vector that one lane of a Stack is picked from; the lane itself where it is none.
@@ -37,7 +32,7 @@ void LlvmWriter::jump_to(const std::string& label) { line("br label %{}", label)
 
 std::string LlvmWriter::operand(const UOp& u) {
   const UOp& x = strip_after(u);
-  if (x.is_const()) return llvm_text::literal(x.dtype(), x.value());
+  if (x.is_const()) return literal(x.dtype(), x.value());
   const auto it = names_.find(x.node());
   CHECK(it != names_.end(), "{} is used before it is computed", op_name(x.op()));
   return it->second;
@@ -47,7 +42,7 @@ std::string LlvmWriter::operand(const UOp& u, int64_t lanes) {
   if (lanes_of(u) == lanes) return operand(u);
   CHECK(lanes_of(u) == 0, "{} lanes where {} are needed", lanes_of(u), lanes);
   const UOp& x = strip_after(u);
-  if (x.is_const()) return llvm_text::literal(x.dtype(), x.value(), lanes);
+  if (x.is_const()) return literal(x.dtype(), x.value(), lanes);
   return splat(operand(x), scalar_type(x.dtype()), lanes);
 }
 
@@ -274,7 +269,7 @@ std::string LlvmWriter::masked(const Access& a, DType d, bool writes, const std:
   const std::string mask = a.gate ? operand(a.gate, n) : "splat (i1 true)";
   const std::string name = fmt::format(
       "llvm.masked.{}.{}.{}p0", writes ? (scattered ? "scatter" : "store") : (scattered ? "gather" : "load"),
-      llvm_text::suffix(memory_type(d), n), scattered ? fmt::format("v{}", n) : "");
+      suffix(memory_type(d), n), scattered ? fmt::format("v{}", n) : "");
   const std::string types = fmt::format("{}, i32 immarg, {}", pointers, mask_type);
   const std::string where =
       fmt::format("{} {}, i32 {}, {} {}", pointers, pointer(a.at), item_size(d), mask_type, mask);

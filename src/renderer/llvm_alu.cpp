@@ -1,13 +1,48 @@
-// Arithmetic of the LLVM renderer.
+// Types and arithmetic of the LLVM renderer.
 #include "renderer/llvm_writer.h"
+#include "uop/number_formats.h"
+
+#include <bit>
 
 namespace lathe {
 
-using llvm_text::literal;
-using llvm_text::scalar_type;
-using llvm_text::suffix;
-using llvm_text::type;
-using llvm_text::with_lanes;
+// ---- types and literals
+
+std::string LlvmWriter::with_lanes(std::string_view scalar, int64_t lanes) {
+  return lanes ? fmt::format("<{} x {}>", lanes, scalar) : std::string(scalar);
+}
+
+std::string_view LlvmWriter::scalar_type(DType d) {
+  static constexpr std::string_view kInts[] = {"i8", "i16", "i32", "i64"},
+                                    kFloats[] = {"", "half", "float", "double"};
+  if (is_bool(d)) return "i1";
+  CHECK(d != DType::Void && !is_weak(d) && (!is_narrow_float(d) || d == DType::Float16),
+        "LLVM has no type for {}", dtype_name(d));
+  return (is_float(d) ? kFloats : kInts)[std::countr_zero(static_cast<uint64_t>(item_size(d)))];
+}
+
+std::string_view LlvmWriter::memory_type(DType d) { return d == DType::Bool ? "i8" : scalar_type(d); }
+std::string LlvmWriter::type(DType d, int64_t lanes) { return with_lanes(scalar_type(d), lanes); }
+
+std::string LlvmWriter::literal(DType d, const Scalar& v, int64_t lanes) {
+  if (lanes) return fmt::format("splat ({} {})", scalar_type(d), literal(d, v));
+  const Scalar x = cast_scalar(v, d);
+  if (d == DType::Bool) return x.as_bool() ? "true" : "false";
+  if (d == DType::Float16) return fmt::format("0xH{:04X}", encode(x, d));
+  if (is_float(d)) return fmt::format("0x{:016X}", std::bit_cast<uint64_t>(x.as_double()));
+  if (d == DType::UInt64) return fmt::format("{}", static_cast<uint64_t>(x.as_int()));
+  return fmt::format("{}", x.as_i64());
+}
+
+std::string LlvmWriter::suffix(std::string_view scalar, int64_t lanes) {
+  const std::string s = scalar == "float"    ? "f32"
+                        : scalar == "double" ? "f64"
+                        : scalar == "half"   ? "f16"
+                                             : std::string(scalar);
+  return lanes ? fmt::format("v{}{}", lanes, s) : s;
+}
+
+// ---- arithmetic
 
 std::string LlvmWriter::call(const std::string& name, DType d, int64_t n,
                              std::initializer_list<std::string> args) {
@@ -115,13 +150,12 @@ std::string LlvmWriter::float_alu(const UOp& u, int64_t n) {
 // ---- dot instructions
 
 // `count` lanes of a vector from lane `first` on; those beyond its `n` lanes are anything.
-std::string LlvmWriter::lanes_from(const std::string& x, const std::string& vector, int64_t n, int64_t first,
+std::string LlvmWriter::lanes_from(const std::string& x, std::string_view scalar, int64_t n, int64_t first,
                                    int64_t count) {
   if (first == 0 && count == n) return x;
-  std::string mask;
-  for (int64_t i = first; i < first + count; i++)
-    mask += (mask.empty() ? "i32 " : ", i32 ") + (i >= 0 && i < n ? std::to_string(i) : "poison");
-  return value_of("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", vector, x, count, mask);
+  std::vector<int64_t> mask;
+  for (int64_t i = first; i < first + count; i++) mask.push_back(i >= 0 && i < n ? i : -1);
+  return shuffle(scalar, n, x, "poison", mask);
 }
 
 // An operand of a Dot as `n` lanes of 32 bits, one a group.
@@ -142,7 +176,8 @@ void LlvmWriter::dot(const UOp& u) {
     if (dot && d.a == dot->a && d.b == dot->b && d.lanes >= n) dot = &d;
   if (!dot) cannot_render(u, kLanguage);
   const int64_t w = dot->lanes;
-  const std::string sums = with_lanes(scalar_type(u.dtype()), w), all = type(u.dtype(), n);
+  const std::string_view one = scalar_type(u.dtype());
+  const std::string sums = with_lanes(one, w), all = with_lanes(one, n);
   const std::string operands = with_lanes(dot->element, dot->element == "i32" ? w : w * group);
   const bool single = lanes_of(u) == 0;
   const std::string acc =
@@ -151,10 +186,10 @@ void LlvmWriter::dot(const UOp& u) {
   const std::string x = words(u.src(1), group, n), y = words(u.src(2), group, n);
   for (int64_t first = 0; first < n; first += w) {
     const auto part = [&](const std::string& v) {
-      const std::string chunk = lanes_from(v, with_lanes("i32", n), n, first, w);
+      const std::string chunk = lanes_from(v, "i32", n, first, w);
       return dot->element == "i32" ? chunk : value_of("bitcast <{} x i32> {} to {}", w, chunk, operands);
     };
-    const std::string p = part(x), q = part(y), start = lanes_from(acc, all, n, first, w);
+    const std::string p = part(x), q = part(y), start = lanes_from(acc, one, n, first, w);
     std::string sum;
     if (dot->adds) {
       declare(sums, std::string(dot->intrinsic), fmt::format("{}, {}, {}", sums, operands, operands));
@@ -165,13 +200,10 @@ void LlvmWriter::dot(const UOp& u) {
           value_of("call {0} @{1}({2} {3}, {2} {4})", sums, dot->intrinsic, operands, p, q);
       sum = value_of("add {} {}, {}", sums, start, products);
     }
-    const std::string placed = lanes_from(sum, sums, w, -first, n);
-    std::string mask;
-    for (int64_t i = 0; i < n; i++)
-      mask += fmt::format("{}i32 {}", mask.empty() ? "" : ", ", i < first ? i : n + i);
-    out = out.empty()
-              ? placed
-              : value_of("shufflevector {0} {1}, {0} {2}, <{3} x i32> <{4}>", all, out, placed, n, mask);
+    const std::string placed = lanes_from(sum, one, w, -first, n);
+    std::vector<int64_t> mask;
+    for (int64_t i = 0; i < n; i++) mask.push_back(i < first ? i : n + i);
+    out = out.empty() ? placed : shuffle(one, n, out, placed, mask);
   }
   define(u, single ? value_of("extractelement {} {}, i64 0", all, out) : out);
 }
@@ -218,7 +250,7 @@ void LlvmWriter::bitcast(const UOp& u) {
     x = to_memory(x, from, n);
     f = with_lanes("i8", n);
   }
-  const std::string t = with_lanes(llvm_text::memory_type(to), m);
+  const std::string t = with_lanes(memory_type(to), m);
   const std::string r = f == t ? x : value_of("bitcast {} {} to {}", f, x, t);
   define(u, from_memory(r, to, m));
 }

@@ -1,7 +1,6 @@
 // The state of rendering one program as LLVM IR.
 #pragma once
 #include "base/function_ref.h"
-#include "renderer/llvm_text.h"
 #include "renderer/program.h"
 
 #include <fmt/core.h>
@@ -38,6 +37,16 @@ class LlvmWriter {
 
  private:
   static constexpr std::string_view kLanguage = "LLVM";
+  // "float", "<8 x float>"; lanes 0 is a scalar.
+  static std::string with_lanes(std::string_view scalar, int64_t lanes);
+  static std::string_view scalar_type(DType d);  // in registers
+  static std::string_view memory_type(DType d);
+  static std::string type(DType d, int64_t lanes);
+  // Exact: floats as the hexadecimal of a double, half as its bits. As the operand of an operation on
+  // `lanes`: "splat (float 0x…)".
+  static std::string literal(DType d, const Scalar& v, int64_t lanes = 0);
+  // Suffix of overloaded intrinsics: "f32", "v8f32".
+  static std::string suffix(std::string_view scalar, int64_t lanes);
   // Output.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... args) {
@@ -58,9 +67,7 @@ class LlvmWriter {
   // Values. Scalars meet vectors as splats; a splat is reused where it dominates.
   std::string operand(const UOp& u);
   std::string operand(const UOp& u, int64_t lanes);
-  std::string typed(const UOp& u, int64_t lanes) {
-    return llvm_text::type(u.dtype(), lanes) + " " + operand(u, lanes);
-  }
+  std::string typed(const UOp& u, int64_t lanes) { return type(u.dtype(), lanes) + " " + operand(u, lanes); }
   std::string splat(const std::string& x, std::string_view scalar_type, int64_t lanes);
   std::string shuffle(std::string_view scalar, int64_t m, const std::string& a, const std::string& b,
                       std::span<const int64_t> mask);
@@ -89,7 +96,7 @@ class LlvmWriter {
   std::string compare(const UOp& u, int64_t n);
   void dot(const UOp& u);
   std::string words(const UOp& u, int64_t group, int64_t n);
-  std::string lanes_from(const std::string& x, const std::string& vector, int64_t n, int64_t first,
+  std::string lanes_from(const std::string& x, std::string_view scalar, int64_t n, int64_t first,
                          int64_t count);
   std::string converted(const UOp& u, int64_t n);
   std::string call(const std::string& intrinsic, DType d, int64_t n, std::initializer_list<std::string> args);
