@@ -1,8 +1,10 @@
 #include "codegen/lower.h"
 
+#include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "codegen/actions.h"
+#include "codegen/kernel_parts.h"
 #include "codegen/passes.h"
 #include "uop/access_bounds.h"
 #include "uop/gates.h"
@@ -11,6 +13,8 @@
 #include "uop/simplify.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -114,7 +118,58 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
     out.name = out.colored_name = given;
 }
 
+bool is_off(std::string_view name) {
+  const std::string list = "," + knob_str(Knob::PASS_OFF) + ",";
+  return list.find("," + std::string(name) + ",") != std::string::npos;
+}
+
 }  // namespace
+
+Estimate estimate(const UOp& body) {
+  Estimate out;
+  std::map<std::pair<const Node*, Op>, double> touched;
+  std::unordered_set<UOp> data;  // values that depend on a Load
+  for (const UOp& u : toposort(body)) {
+    if (u.op() == Op::Load ||
+        std::any_of(u.srcs().begin(), u.srcs().end(), [&](const UOp& s) { return data.count(s); }))
+      data.insert(u);
+    // Which piece an element comes from is a matter of its place, not arithmetic on it.
+    if (u.op() == Op::Where && !data.count(u.src(0))) continue;
+    if (u.op() == Op::Load || u.op() == Op::Store) {
+      const UOp& address = u.src(0);
+      if (address.op() == Op::Index && address.src(0).op() == Op::Param)
+        touched[{address.src(0).node(), u.op()}] +=
+            trips_of(u) * static_cast<double>(item_size(address.dtype()));
+    } else if (u.op() == Op::Reduce) {
+      out.flops += trips_of(u.src(0));
+    } else if (is_alu(u.op()) && !is_weak(u.dtype()) && !is_bool(u.dtype())) {
+      out.flops += trips_of(u) * (u.op() == Op::MulAcc ? 2 : 1);
+    }
+  }
+  for (const auto& [key, bytes] : touched) {
+    const UOp p(key.first);
+    out.bytes += std::min(bytes, static_cast<double>(prod(p.shape()).vmax() * item_size(p.dtype())));
+  }
+  return out;
+}
+
+UOp run_passes(const UOp& body, const Target& target, std::span<const Pass> passes) {
+  constexpr int kShowPasses = 6;
+  UOp u = body;
+  for (const Pass& p : passes) {
+    if (!knob_str(Knob::PASS_OFF).empty() && is_off(p.name)) continue;
+    ErrorContext context([&] { return fmt::format("running pass {}", p.name); });
+    const double start = knob(Knob::PASS_TIME) ? now_seconds() : 0;
+    TracedPass traced(p.name, u);
+    const UOp next = p.run(u, target);
+    traced.finish(next);
+    if (knob(Knob::PASS_TIME)) debug_line("{:>10.1f} us  {}", (now_seconds() - start) * 1e6, p.name);
+    if (knob(Knob::DEBUG) >= kShowPasses && !(next == u)) debug_line("--- {}\n{}", p.name, print(next));
+    u = next;
+    if (knob(Knob::SPEC)) verify(u, p.level, p.name);
+  }
+  return u;
+}
 
 UOp prepare_kernel(const UOp& body, const Target& target) {
   const UOp shrunk = gate_factors(shrink_ranges(simplify_gates(simplify(body))));

@@ -1,6 +1,5 @@
 // A kernel body to the linear program of a target.
 #pragma once
-#include "codegen/estimate.h"
 #include "renderer/target.h"
 #include "uop/uop.h"
 
@@ -8,6 +7,13 @@
 #include <vector>
 
 namespace lathe {
+
+// Work and memory of a kernel, for display and for choosing schedules.
+struct Estimate {
+  double flops = 0;  // arithmetic on data, index maths left out
+  double bytes = 0;  // touched: loads and stores of a buffer counted apart, each at most the buffer's size
+};
+Estimate estimate(const UOp& body);
 
 struct LoweredKernel {
   std::string name;             // from the axes: "r_128_32x1024_8u"

@@ -6,7 +6,6 @@
 #include "base/mmap.h"
 #include "base/thread_pool.h"
 #include "codegen/actions.h"
-#include "codegen/lower.h"
 #include "engine/cancel.h"
 #include "engine/counters.h"
 #include "engine/profile.h"

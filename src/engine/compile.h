@@ -1,6 +1,6 @@
 // Kernels as programs, compiled once.
 #pragma once
-#include "codegen/estimate.h"
+#include "codegen/lower.h"
 #include "runtime/device.h"
 #include "uop/uop.h"
 

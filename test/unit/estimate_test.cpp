@@ -1,5 +1,4 @@
 // Work and memory of kernels against counts made by hand.
-#include "codegen/estimate.h"
 
 #include "codegen/lower.h"
 #include "schedule/schedule.h"
