@@ -15,10 +15,6 @@ bool contains_all(const SmallVec<UOp, 8>& clauses, const UOp& gate) {
                              [&](const UOp& c) { return std::ranges::find(clauses, c) != clauses.end(); });
 }
 
-bool is_gated_load(const UOp& u) {
-  return u.op() == Op::Load && u.src(0).op() == Op::Index && is_gated(u.src(0).src(1));
-}
-
 // Whether the index is one of the memory's elements for all values of its ranges.
 bool is_inside(const UOp& memory, const UOp& index) {
   const SInt size = prod(memory.shape());

@@ -67,17 +67,17 @@ class Limiter {
   Part in_memory(const UOp& value) {
     std::vector<std::pair<UOp, UOp>> to_loops;
     std::vector<UOp> loops;
-    SmallVec<UOp, 8> address(1);
+    Coords at;
     Shape shape;
     for (const Node* n : value.ranges()) {
       const UOp r(n);
       loops.push_back(range(r.src(0), r.range().id, AxisType::Loop));
       to_loops.emplace_back(r, loops.back());
-      address.push_back(r);
+      at.push_back(r);
       shape.push_back(SInt(r.src(0)));
     }
-    address[0] = keep_(substitute(value, to_loops), loops, shape);
-    return {load(UOp::make(Op::Index, DType::Void, {address.data(), address.size()})), {address[0].node()}};
+    const UOp kept = keep_(substitute(value, to_loops), loops, shape);
+    return {load(element(kept, at)), {kept.node()}};
   }
 
   size_t most_;

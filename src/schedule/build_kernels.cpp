@@ -15,13 +15,6 @@ struct State {
   UOp node;  // the Buffer itself for version 0, else After(buffer, Noop "version")
 };
 
-// An Index even where the buffer has no axes: it marks the access.
-UOp element(const UOp& state, const Coords& coords) {
-  SmallVec<UOp, 8> srcs{state};
-  for (const UOp& c : coords) srcs.push_back(c);
-  return UOp::make(Op::Index, DType::Void, {srcs.data(), srcs.size()});
-}
-
 // A kept value with few inputs is cheaper to compute again than to store and load.
 constexpr size_t kMaxInlinedBuffers = 3;
 
@@ -106,13 +99,6 @@ class Builder {
     if (v.state.buffer) return load(element(v.state.node, coords));
     if (!v.inlined) return v.expr;
     return at_coords(v.expr, plan_.ranges.at(s.node()).out, coords);
-  }
-
-  static UOp at_coords(const UOp& expr, const Coords& from, const Coords& to) {
-    std::vector<std::pair<UOp, UOp>> map;
-    for (size_t i = 0; i < from.size(); i++)
-      if (from[i].op() == Op::Range && !(from[i] == to[i])) map.emplace_back(from[i], to[i]);
-    return map.empty() ? expr : substitute(expr, map);
   }
 
   static UOp closed_form(const UOp& stage, const Coords& coords) {

@@ -149,11 +149,8 @@ UOp ChainFusion::dissolve(const UOp& start, std::span<const UOp> loops, bool all
       const Remembered& r = remembered_.at(address.src(0).node());
       const int64_t size = prod(address.src(0).shape()).vmax();
       if (r.depth ? size != most : size >= most) continue;
-      std::vector<std::pair<UOp, UOp>> at;
-      for (size_t i = 0; i < r.out.size(); i++)
-        if (r.out[i].op() == Op::Range && !(r.out[i] == address.src(i + 1)))
-          at.emplace_back(r.out[i], address.src(i + 1));
-      map.emplace_back(u, at.empty() ? r.value : substitute(r.value, at));
+      map.emplace_back(u,
+                       at_coords(r.value, r.out, Coords(address.srcs().begin() + 1, address.srcs().end())));
       if (std::ranges::find(dissolved, address.src(0).node()) == dissolved.end())
         dissolved.push_back(address.src(0).node());
     }
@@ -179,18 +176,13 @@ UOp ChainFusion::memory_of(const UOp& reduce, const std::string& device) {
   }
   const UOp value = substitute(reduce, map);
   UOp& buffer = memory_[value];
-  const auto place = [&](const std::vector<UOp>& at) {
-    std::vector<UOp> srcs{buffer};
-    srcs.insert(srcs.end(), at.begin(), at.end());
-    return UOp::make(Op::Index, DType::Void, srcs);
-  };
   if (!buffer) {
     const std::optional<ChainedReduces> chain = chained_reduces(value, loops);
     if (!chain || !is_worth_it(*chain, loops)) return {};
     buffer = new_buffer(shape, value.dtype(), device);
-    parts_.push_back({store(place(loops), value), loops, {buffer, 0}, {}, false});
+    parts_.push_back({store(element(buffer, loops), value), loops, {buffer, 0}, {}, false});
   }
-  return load(place(own));
+  return load(element(buffer, own));
 }
 
 // `value` with the reductions of scores that others depend on read from memory; null where one has to stay.

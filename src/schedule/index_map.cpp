@@ -1,5 +1,6 @@
 #include "schedule/index_map.h"
 
+#include "uop/comparison.h"
 #include "uop/simplify.h"
 
 namespace lathe {
@@ -7,12 +8,6 @@ namespace lathe {
 Gated split_gate(const UOp& i) {
   if (i.op() == Op::Where && i.src(2).is_invalid()) return {i.src(1), i.src(0)};
   return {i, {}};
-}
-
-UOp and_gates(const UOp& a, const UOp& b) {
-  if (!a) return b;
-  if (!b || a == b) return a;
-  return a & b;
 }
 
 UOp join_gate(const UOp& index, const UOp& gate) { return gate ? where(gate, index, invalid()) : index; }
@@ -174,6 +169,19 @@ UOp flat_index(std::span<const UOp> coords, std::span<const SInt> shape) {
     stride = stride * shape[k];
   }
   return join_gate(flat ? flat : constant(0), gate);
+}
+
+UOp element(const UOp& memory, const Coords& coords) {
+  std::vector<UOp> srcs{memory};
+  srcs.insert(srcs.end(), coords.begin(), coords.end());
+  return UOp::make(Op::Index, DType::Void, srcs);
+}
+
+UOp at_coords(const UOp& value, const Coords& from, const Coords& to) {
+  std::vector<std::pair<UOp, UOp>> map;
+  for (size_t i = 0; i < from.size(); i++)
+    if (from[i].op() == Op::Range && !(from[i] == to[i])) map.emplace_back(from[i], to[i]);
+  return map.empty() ? value : substitute(value, map);
 }
 
 Coords operand_coords(const Coords& out, const Shape& operand) {

@@ -14,7 +14,6 @@ struct Gated {
 };
 Gated split_gate(const UOp& i);                    // Where(g, i, Invalid) → {i, g}
 UOp join_gate(const UOp& index, const UOp& gate);  // the reverse
-UOp and_gates(const UOp& a, const UOp& b);         // null = true
 
 // Coordinates of source 0 of a movement op, given coordinates of the op. Pad gates the axes it grows.
 Coords movement_coords(const UOp& op, const Coords& out);
@@ -22,6 +21,12 @@ Coords movement_coords(const UOp& op, const Coords& out);
 UOp pad_condition(const UOp& op, const Coords& out);
 // Row-major position of `coords` in `shape`, gated when any coordinate is.
 UOp flat_index(std::span<const UOp> coords, std::span<const SInt> shape);
+// An element of memory: an Index even where there are no axes, as it marks the access.
+UOp element(const UOp& memory, const Coords& coords);
+
+// A value over the Ranges of `from`, at `to`.
+UOp at_coords(const UOp& value, const Coords& from, const Coords& to);
+
 // Coordinates of an operand of an elementwise op: right-aligned, 0 on broadcast axes.
 Coords operand_coords(const Coords& out, const Shape& operand);
 

@@ -149,6 +149,12 @@ UOp negated(const UOp& u) {
   return is_not ? u.src(0) : UOp();
 }
 
+UOp and_gates(const UOp& a, const UOp& b) {
+  if (!a) return b;
+  if (!b || a == b) return a;
+  return a & b;
+}
+
 UOp opposite(const UOp& u) {
   const UOp inner = negated(u);
   return inner ? inner : logical_not(u);

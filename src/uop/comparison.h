@@ -30,9 +30,16 @@ UOp negated(const UOp& u);
 // The logical not of `u`, without a double one.
 UOp opposite(const UOp& u);
 
+// Both gates; null is true.
+UOp and_gates(const UOp& a, const UOp& b);
 // g ? x : Invalid
 inline bool is_gated(const UOp& u) {
   return u.op() == Op::Where && u.src(2).is_invalid() && !u.src(1).is_invalid();
+}
+// A Load of flat memory under no gate but that of its index.
+inline bool is_gated_load(const UOp& u) {
+  return u.op() == Op::Load && u.n_srcs() == 1 && u.src(0).op() == Op::Index && u.src(0).n_srcs() == 2 &&
+         is_gated(u.src(0).src(1));
 }
 // An index without its gate.
 inline const UOp& ungated(const UOp& u) { return is_gated(u) ? u.src(1) : u; }

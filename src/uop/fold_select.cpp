@@ -163,11 +163,6 @@ UOp lift_to_index(const Match& m) {
 
 namespace {
 
-bool is_gated_load(const UOp& u) {
-  return u.op() == Op::Load && u.n_srcs() == 1 && u.src(0).op() == Op::Index && u.src(0).n_srcs() == 2 &&
-         is_gated(u.src(0).src(1));
-}
-
 // The value of a gated load is 0 where its gate is false. So what selects it or 0 may be in the gate: clauses
 // that are there already, and clauses over loops that the index runs in, whose loads would otherwise be made
 // in vain. A clause about loaded values stays: it would make one load wait for another. Moves clauses out of

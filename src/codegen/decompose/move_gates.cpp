@@ -5,15 +5,9 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
-
-UOp both(const UOp& a, const UOp& b) {
-  if (!a || a == b) return b;
-  return b ? a & b : a;
-}
 
 bool contains(std::span<const UOp> list, const UOp& u) { return std::ranges::find(list, u) != list.end(); }
 
@@ -79,7 +73,7 @@ class GateMover {
   }
   UOp gate_of_sources(const UOp& u) const {
     UOp gate;
-    for (const UOp& s : u.srcs()) gate = both(gate, of(s).gate);
+    for (const UOp& s : u.srcs()) gate = and_gates(gate, of(s).gate);
     return gate;
   }
 
@@ -128,7 +122,7 @@ class GateMover {
     const Gated& at = of(u.src(0));
     UOp gate = at.gate, alternative;
     if (u.n_srcs() == 3) {
-      gate = both(gate, of(u.src(2)).value);
+      gate = and_gates(gate, of(u.src(2)).value);
       alternative = of(u.src(1)).value;
     } else {
       alternative = constant(u.dtype(), Scalar(0));
@@ -140,8 +134,8 @@ class GateMover {
 
   Gated visit_store(const UOp& u) const {
     const Gated &at = of(u.src(0)), &value = of(u.src(1));
-    UOp gate = both(at.gate, value.gate);
-    if (u.n_srcs() == 3) gate = both(gate, of(u.src(2)).value);
+    UOp gate = and_gates(at.gate, value.gate);
+    if (u.n_srcs() == 3) gate = and_gates(gate, of(u.src(2)).value);
     if (!gate) return {rebuild(u), {}};
     if (gate.is_const(Scalar(false))) return {UOp::make(Op::Noop, DType::Void, {}), {}};
     return {UOp::make(Op::Store, {at.value, value.value, gate}), {}};
@@ -151,11 +145,11 @@ class GateMover {
     const Gated &c = of(u.src(0)), &a = of(u.src(1)), &b = of(u.src(2));
     if (u.src(0).is_invalid() || (u.src(1).is_invalid() && u.src(2).is_invalid()))
       return {constant(u.dtype(), Scalar(0)), constant(Scalar(false))};
-    if (u.src(2).is_invalid()) return {a.value, both(c.gate, both(c.value, a.gate))};
-    if (u.src(1).is_invalid()) return {b.value, both(c.gate, both(logical_not(c.value), b.gate))};
+    if (u.src(2).is_invalid()) return {a.value, and_gates(c.gate, and_gates(c.value, a.gate))};
+    if (u.src(1).is_invalid()) return {b.value, and_gates(c.gate, and_gates(logical_not(c.value), b.gate))};
     UOp gate = c.gate;
-    if (a.gate) gate = both(gate, logical_not(c.value) | a.gate);
-    if (b.gate) gate = both(gate, c.value | b.gate);
+    if (a.gate) gate = and_gates(gate, logical_not(c.value) | a.gate);
+    if (b.gate) gate = and_gates(gate, c.value | b.gate);
     UOp value;
     if (const UOp positive = negated(c.value)) value = fold_into_load(positive, u.src(2), u.src(1));
     if (!value) value = fold_into_load(c.value, u.src(1), u.src(2));
@@ -180,7 +174,7 @@ class GateMover {
     for (const UOp& x : condition)
       if (!contains(gate, x)) {
         implied = false;
-        rest = both(rest, x);
+        rest = and_gates(rest, x);
       }
     for (const UOp& x : gate) implies = implies && contains(condition, x);
     if (!same && (!implies || !only_user(original, yes))) return {};
