@@ -97,7 +97,9 @@ class Contraction {
     const std::vector<int> of_panels = outside;
     outside.insert(outside.end(), inside.begin(), inside.end());
     if (rows >= 0) outside.push_back(rows);
-    order(outside);
+    std::vector<int> now;
+    for (const UOp& r : outputs_) now.push_back(r.range().id);
+    order(now, outside);
     order_reductions();
     const std::optional<Action> block = plan_block(inside.size() + (rows >= 0 ? 1 : 0));
     thread(of_panels, block.has_value());
@@ -391,16 +393,14 @@ class Contraction {
     });
   }
 
-  // Plain output loops in the order of these ids.
-  void order(const std::vector<int>& ids) {
-    for (size_t i = 0; i < ids.size(); i++) {
-      const int now = outputs_[i].range().id;
-      if (now == ids[i]) continue;
-      body_ = apply_action(body_, {ActionKind::Swap, position(now), position(ids[i])});
-      refresh();
+  // Swaps the loops with the ids `now` until those at the front are `wanted`.
+  void order(std::vector<int> now, const std::vector<int>& wanted) {
+    for (size_t i = 0; i < wanted.size(); i++) {
+      if (now[i] == wanted[i]) continue;
+      act(ActionKind::Swap, now[i], position(wanted[i]));
+      std::swap(now[i], *std::ranges::find(now, wanted[i]));
     }
   }
-
   // Steps of a sum go through the rows' memory in its order: panels are packed in any.
   void order_reductions() {
     if (sums_.size() != 1 || !blocks_.empty()) return;
@@ -409,22 +409,17 @@ class Contraction {
       if (o.depends_on(best_.rows_axis) && !o.depends_on(best_.lanes_axis)) rows = &o;
     if (!rows) return;
     std::vector<std::pair<int64_t, int>> loops;  // by stride, and as they are now
+    std::vector<int> now, wanted;
     for (const UOp& r : axes_) {
       if (!is_plain_reduce(r)) continue;
       const auto stride = rows->stride(r);
       if (!stride) return;
       loops.emplace_back(-std::abs(*stride), r.range().id);
+      now.push_back(r.range().id);
     }
-    const auto now = loops;
     std::ranges::stable_sort(loops, {}, [](const auto& l) { return l.first; });
-    std::vector<int> ids;
-    for (const auto& [stride, id] : now) ids.push_back(id);
-    for (size_t i = 0; i < ids.size(); i++) {
-      if (ids[i] == loops[i].second) continue;
-      body_ = apply_action(body_, {ActionKind::Swap, position(ids[i]), position(loops[i].second)});
-      refresh();
-      std::swap(ids[i], *std::ranges::find(ids, loops[i].second));
-    }
+    for (const auto& [stride, id] : loops) wanted.push_back(id);
+    order(now, wanted);
   }
 
   // Panels that would not stay in the second cache are taken in blocks: of the loop with this id. All `inner`

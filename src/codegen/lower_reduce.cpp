@@ -48,9 +48,7 @@ class ReduceLowering {
   }
 
   // Members share loops, surroundings and vector shape.
-  struct Group {
-    std::vector<UOp> members;
-  };
+  using Group = std::vector<UOp>;
 
   struct Accumulator {
     UOp buffer;
@@ -83,8 +81,8 @@ class ReduceLowering {
       std::vector<const Node*> loops;
       for (const UOp& s : r.srcs().subspan(1)) loops.push_back(s.node());
       Group& g = groups[{loops, surroundings(r)}];
-      if (g.members.empty()) order.push_back(&g);
-      g.members.push_back(r);
+      if (g.empty()) order.push_back(&g);
+      g.push_back(r);
     }
     std::vector<std::pair<UOp, UOp>> map;
     for (Group* g : order) lower_group(*g, map);
@@ -92,7 +90,7 @@ class ReduceLowering {
   }
 
   void lower_group(const Group& g, std::vector<std::pair<UOp, UOp>>& map) {
-    const auto ranges = g.members[0].srcs().subspan(1);
+    const auto ranges = g[0].srcs().subspan(1);
     std::vector<UOp> loops = of_type(ranges, AxisType::Reduce);
     const std::vector<UOp> unrolls = of_type(ranges, AxisType::Unroll);
     // A Range can be opened once: a second group over the same loops runs over ranges of its own.
@@ -105,7 +103,7 @@ class ReduceLowering {
       }
     std::vector<Accumulator> accs;
     std::vector<UOp> steps;
-    for (const UOp& m : g.members) {
+    for (const UOp& m : g) {
       const UOp value = fresh.empty() ? m.src(0) : change_ranges(m.src(0), fresh);
       accs.push_back(accumulate(m, value, loops, unrolls, steps));
     }
@@ -114,13 +112,13 @@ class ReduceLowering {
       done = close_loops(done, loops);
       for (size_t i = 0; i < accs.size(); i++) {
         UOp v = load(address(after(accs[i].buffer, {&done, 1}), accs[i].lanes));
-        if (accs[i].fold) v = fold_lanes(g.members[i].arg_as<ReduceArg>().op, v);
+        if (accs[i].fold) v = fold_lanes(g[i].arg_as<ReduceArg>().op, v);
         accs[i].value = v;
       }
     }
     const auto lane = std::ranges::find(ranges, Op::Special, &UOp::op);
     if (lane != ranges.end()) share(g, *lane, accs);
-    for (size_t i = 0; i < accs.size(); i++) map.emplace_back(g.members[i], accs[i].value);
+    for (size_t i = 0; i < accs.size(); i++) map.emplace_back(g[i], accs[i].value);
   }
 
   // The work items of a group in rows of those that share reductions: which row this one is in.
@@ -140,7 +138,7 @@ class ReduceLowering {
     const int64_t n = launch_extent(lane);
     // Inside a loop, all have to be done with what the step before left.
     std::vector<UOp> outer, stores, buffers;
-    for (const Node* r : g.members[0].ranges())
+    for (const Node* r : g[0].ranges())
       if (UOp(r).range().type != AxisType::Vector) outer.emplace_back(r);
     if (!outer.empty()) outer.push_back(UOp::make(Op::Barrier, DType::Void, outer));
     const auto place = [&](const UOp& buffer, int64_t lanes, const UOp& item) {
@@ -158,7 +156,7 @@ class ReduceLowering {
       UOp all;
       for (int64_t k = 0; k < n; k++) {
         const UOp part = load(place(after(buffers[i], {&met, 1}), lanes, constant(Scalar(k))));
-        all = all ? alu(g.members[i].arg_as<ReduceArg>().op, {all, part}) : part;
+        all = all ? alu(g[i].arg_as<ReduceArg>().op, {all, part}) : part;
       }
       accs[i].value = all;
     }
