@@ -1,8 +1,10 @@
 // Symbolic sizes and shapes.
+#include "uop/linear_terms.h"
 #include "uop/simplify.h"
 #include "uop/uop.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace lathe {
 
@@ -19,31 +21,23 @@ UOp SInt::uop() const { return node_ ? node_ : constant(Scalar(value_)); }
 int64_t SInt::vmax() const { return node_ ? node_.bounds().hi.as_i64() : value_; }
 
 namespace {
-int64_t checked(int128 v) {
+// `f` of numbers, exactly, or of nodes.
+template <class F>
+SInt combined(const SInt& a, const SInt& b, F f) {
+  if (!a.is_const() || !b.is_const()) return SInt(f(a.uop(), b.uop()));
+  const int128 v = f(static_cast<int128>(a.value()), static_cast<int128>(b.value()));
   CHECK(v >= INT64_MIN && v <= INT64_MAX, "size arithmetic leaves 64 bits");
   return static_cast<int64_t>(v);
 }
 }  // namespace
 
-SInt operator+(const SInt& a, const SInt& b) {
-  if (a.is_const() && b.is_const()) return checked(static_cast<int128>(a.value()) + b.value());
-  return SInt(a.uop() + b.uop());
-}
-SInt operator-(const SInt& a, const SInt& b) {
-  if (a.is_const() && b.is_const()) return checked(static_cast<int128>(a.value()) - b.value());
-  return SInt(a.uop() - b.uop());
-}
-SInt operator*(const SInt& a, const SInt& b) {
-  if (a.is_const() && b.is_const()) return checked(static_cast<int128>(a.value()) * b.value());
-  return SInt(a.uop() * b.uop());
-}
+SInt operator+(const SInt& a, const SInt& b) { return combined(a, b, std::plus()); }
+SInt operator-(const SInt& a, const SInt& b) { return combined(a, b, std::minus()); }
+SInt operator*(const SInt& a, const SInt& b) { return combined(a, b, std::multiplies()); }
 SInt floordiv(const SInt& a, const SInt& b) {
-  if (a.is_const() && b.is_const()) {
-    CHECK(b.value() != 0, "size divided by zero");
-    const int64_t q = a.value() / b.value();
-    return (a.value() % b.value() != 0 && (a.value() < 0) != (b.value() < 0)) ? q - 1 : q;
-  }
-  return SInt(a.uop() / b.uop());
+  if (!a.is_const() || !b.is_const()) return SInt(a.uop() / b.uop());
+  CHECK(b.value() != 0, "size divided by zero");
+  return static_cast<int64_t>(floor_div(a.value(), b.value()));
 }
 
 SInt prod(const Shape& s) {
