@@ -112,6 +112,12 @@ std::optional<AxisType> parse_axis_type(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Op> parse_op(std::string_view name) {
+  for (int i = 0; i < kNumOps; i++)
+    if (kOpTable[i].name == name) return static_cast<Op>(i);
+  return std::nullopt;
+}
+
 AxesArg::AxesArg(std::span<const int> axes) {
   if (axes.size() > kMaxRank)
     value_error("rank {} is above the largest supported rank {}", axes.size(), kMaxRank);
