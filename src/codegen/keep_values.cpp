@@ -3,7 +3,6 @@
 #include "uop/rebuild.h"
 #include "uop/spec_rules.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 

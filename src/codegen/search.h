@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <span>
-#include <string>
 #include <unordered_set>
 #include <vector>
 

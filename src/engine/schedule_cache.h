@@ -3,8 +3,6 @@
 #include "schedule/schedule.h"
 #include "uop/variable.h"
 
-#include <vector>
-
 namespace lathe {
 
 // make_schedule, or the same schedule over other buffers where a graph of the same structure was scheduled

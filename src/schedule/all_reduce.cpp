@@ -2,8 +2,6 @@
 #include "schedule/passes.h"
 #include "schedule/shard.h"
 
-#include <algorithm>
-
 namespace lathe {
 namespace {
 

@@ -3,7 +3,6 @@
 #include "uop/eval.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace lathe {
 namespace {

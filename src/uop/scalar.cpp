@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "uop/number_formats.h"
 
-#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>

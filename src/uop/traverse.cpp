@@ -5,7 +5,6 @@
 #include "uop/uop.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace lathe {
 namespace {

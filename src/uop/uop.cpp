@@ -5,7 +5,6 @@
 #include "uop/derive.h"
 #include "uop/spec.h"
 
-#include <cstring>
 #include <mutex>
 #include <new>
 

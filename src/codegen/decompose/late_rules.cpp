@@ -3,7 +3,6 @@
 #include "uop/rebuild.h"
 #include "uop/rewrite.h"
 
-#include <cmath>
 #include <unordered_map>
 
 namespace lathe {

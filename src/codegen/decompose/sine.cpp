@@ -3,7 +3,6 @@
 #include "codegen/decompose/transcendental.h"
 #include "codegen/decompose/typed.h"
 
-#include <array>
 #include <limits>
 #include <numbers>
 
