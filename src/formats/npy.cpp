@@ -2,6 +2,7 @@
 
 #include "archive/little_endian.h"
 #include "base/mmap.h"
+#include "formats/dtype_names_table.h"
 
 #include <algorithm>
 #include <charconv>
@@ -14,16 +15,6 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxAxes = 64;  // as in NumPy 2
-
-struct TypeCode {
-  std::string_view code;  // as in `descr`, without the byte order
-  DType dtype;
-};
-constexpr TypeCode kTypes[] = {
-    {"b1", DType::Bool},   {"i1", DType::Int8},    {"u1", DType::UInt8},   {"i2", DType::Int16},
-    {"u2", DType::UInt16}, {"i4", DType::Int32},   {"u4", DType::UInt32},  {"i8", DType::Int64},
-    {"u8", DType::UInt64}, {"f2", DType::Float16}, {"f4", DType::Float32}, {"f8", DType::Float64},
-};
 
 // Walks the text of the header.
 class Dictionary {
@@ -97,9 +88,9 @@ std::optional<ElementType> parse_descr(std::string_view descr) {
   // Bytes have no order: '|'. '=' is this machine's, which is little-endian.
   constexpr std::string_view kOrders = "<|>=";
   if (descr.size() != 3 || kOrders.find(descr[0]) == kOrders.npos) return std::nullopt;
-  for (const TypeCode& t : kTypes)
-    if (t.code == descr.substr(1) && (descr[0] != '|' || t.code[1] == '1'))
-      return ElementType{t.dtype, descr[0] == '>' && t.code[1] != '1'};
+  for (const DTypeNames& t : kDTypeNames)
+    if (t.npy == descr.substr(1) && (descr[0] != '|' || t.npy[1] == '1'))
+      return ElementType{t.dtype, descr[0] == '>' && t.npy[1] != '1'};
   return std::nullopt;
 }
 
@@ -186,16 +177,16 @@ Tensor load_npy(const std::string& path, const std::string& device) {
 
 std::string npy_header(const Tensor& t) {
   const DType dtype = strong(t.dtype());
-  const auto type =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeCode& c) { return c.dtype == dtype; });
-  if (type == std::end(kTypes)) value_error("npy has no type for {}", dtype_full_name(dtype));
+  const auto type = std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
+                                 [&](const DTypeNames& n) { return n.dtype == dtype && !n.npy.empty(); });
+  if (type == std::end(kDTypeNames)) value_error("npy has no type for {}", dtype_full_name(dtype));
   std::string shape;
   for (const SInt& d : t.shape()) {
     if (!d.is_const()) value_error("cannot save the symbolic shape {}", to_string(t.shape()));
     shape += std::to_string(d.value()) + ",";
   }
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   item_size(dtype) == 1 ? '|' : '<', type->code, shape);
+                                   item_size(dtype) == 1 ? '|' : '<', type->npy, shape);
   // The data starts at a multiple of 64 bytes; the header ends in a newline.
   header.append(63 - (kMagic.size() + 4 + header.size()) % 64, ' ');
   header += '\n';

@@ -1,5 +1,7 @@
 #include "formats/safetensors_header.h"
 
+#include "formats/dtype_names_table.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -10,17 +12,6 @@
 namespace lathe {
 namespace {
 
-struct DTypeRow {
-  std::string_view name;
-  DType dtype;
-};
-constexpr DTypeRow kDTypes[] = {
-    {"BOOL", DType::Bool},       {"I8", DType::Int8},         {"U8", DType::UInt8},
-    {"I16", DType::Int16},       {"U16", DType::UInt16},      {"I32", DType::Int32},
-    {"U32", DType::UInt32},      {"I64", DType::Int64},       {"U64", DType::UInt64},
-    {"F8_E4M3", DType::Fp8E4M3}, {"F8_E5M2", DType::Fp8E5M2}, {"F16", DType::Float16},
-    {"BF16", DType::BFloat16},   {"F32", DType::Float32},     {"F64", DType::Float64},
-};
 constexpr size_t kMaxAxes = 64;
 
 // Counts the characters read, so that events know where they are.
@@ -62,11 +53,11 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (state_ == State::Range) {
+    if (depth_ != kList) return unexpected("a number");
+    if (field_ == "data_offsets") {
       range_.push_back(value);
       return range_.size() <= 2 || fail("more than two data_offsets " + context());
     }
-    if (state_ != State::Shape) return unexpected("a number");
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return fail(fmt::format("axis of {} elements {}", value, context()));
     entry_.shape.push_back(static_cast<int64_t>(value));
@@ -74,101 +65,64 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& value) override {
-    if (state_ == State::Text) {
-      if (!header.metadata.emplace(metadata_key_, std::move(value)).second)
-        return fail("the metadata key `" + metadata_key_ + "` occurs twice");
-      state_ = State::Metadata;
-      return true;
-    }
-    if (state_ != State::DType) return unexpected("a text");
+    if (depth_ == kFields && is_metadata_)
+      return header.metadata.emplace(field_, std::move(value)).second ||
+             fail("the metadata key `" + field_ + "` occurs twice");
+    if (depth_ != kFields || field_ != "dtype") return unexpected("a text");
     const auto dtype = parse_safetensors_dtype(value);
     if (!dtype) return fail(fmt::format("unknown dtype \"{}\" {}", value, context()));
     entry_.dtype = *dtype;
-    has_dtype_ = true;
-    state_ = State::Fields;
-    return true;
+    return has_dtype_ = true;
   }
 
   bool start_object(size_t) override {
-    if (state_ == State::Start)
-      state_ = State::Names;
-    else if (state_ == State::TensorValue)
-      state_ = State::Fields;
-    else if (state_ == State::MetadataValue)
-      state_ = State::Metadata;
-    else
-      return unexpected("object");
+    if (depth_ >= kFields) return unexpected("object");
+    depth_++;
     return true;
   }
 
   bool key(string_t& value) override {
-    if (state_ == State::Metadata) {
-      metadata_key_ = std::move(value);
-      state_ = State::Text;
-      return true;
+    if (depth_ == kFields) {
+      field_ = std::move(value);
+      const bool is_known = is_metadata_ || (field_ == "dtype" && !has_dtype_) ||
+                            (field_ == "shape" && !has_shape_) ||
+                            (field_ == "data_offsets" && range_.empty());
+      return is_known || fail(fmt::format("unknown or repeated field \"{}\" {}", field_, context()));
     }
-    if (state_ == State::Names) {
-      if (value == "__metadata__") {
-        if (std::exchange(has_metadata_, true)) return fail("__metadata__ occurs twice");
-        state_ = State::MetadataValue;
-        return true;
-      }
-      if (!names_.insert(value).second) return fail("the tensor `" + value + "` occurs twice");
-      entry_ = {};
-      entry_.name = std::move(value);
-      has_dtype_ = has_shape_ = false;
-      range_.clear();
-      state_ = State::TensorValue;
-      return true;
-    }
-    if (value == "dtype" && !has_dtype_)
-      state_ = State::DType;
-    else if (value == "shape" && !has_shape_)
-      state_ = State::ShapeValue;
-    else if (value == "data_offsets" && range_.empty())
-      state_ = State::RangeValue;
-    else
-      return fail(fmt::format("unknown or repeated field \"{}\" {}", value, context()));
+    is_metadata_ = value == "__metadata__";
+    if (!names_.insert(value).second)
+      return fail(is_metadata_ ? "__metadata__ occurs twice" : "the tensor `" + value + "` occurs twice");
+    entry_ = {};
+    entry_.name = std::move(value);
+    has_dtype_ = has_shape_ = false;
+    range_.clear();
     return true;
   }
 
   bool end_object() override {
-    if (state_ == State::Names) {
-      state_ = State::End;
-    } else if (state_ == State::Metadata) {
-      state_ = State::Names;
-    } else {
-      if (!has_dtype_ || !has_shape_ || range_.empty())
-        return fail(fmt::format("no {} {}",
-                                !has_dtype_   ? "dtype"
-                                : !has_shape_ ? "shape"
-                                              : "data_offsets",
-                                context()));
-      entry_.begin = range_[0];
-      entry_.end = range_[1];
-      header.tensors.push_back(std::move(entry_));
-      state_ = State::Names;
-    }
+    if (depth_-- != kFields || is_metadata_) return true;
+    if (!has_dtype_ || !has_shape_ || range_.empty())
+      return fail(fmt::format("no {} in tensor `{}`",
+                              !has_dtype_   ? "dtype"
+                              : !has_shape_ ? "shape"
+                                            : "data_offsets",
+                              entry_.name));
+    entry_.begin = range_[0];
+    entry_.end = range_[1];
+    header.tensors.push_back(std::move(entry_));
     return true;
   }
 
   bool start_array(size_t) override {
-    if (state_ == State::ShapeValue)
-      state_ = State::Shape;
-    else if (state_ == State::RangeValue)
-      state_ = State::Range;
-    else
-      return unexpected("list");
+    if (depth_ != kFields || is_metadata_ || field_ == "dtype") return unexpected("list");
+    depth_ = kList;
     return true;
   }
 
   bool end_array() override {
-    if (state_ == State::Shape)
-      has_shape_ = true;
-    else if (range_.size() != 2)
-      return fail(fmt::format("{} data_offsets, wanted 2, {}", range_.size(), context()));
-    state_ = State::Fields;
-    return true;
+    depth_ = kFields;
+    if (field_ == "shape") return has_shape_ = true;
+    return range_.size() == 2 || fail(fmt::format("{} data_offsets, wanted 2, {}", range_.size(), context()));
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
@@ -183,21 +137,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class State : uint8_t {
-    Start,
-    Names,
-    TensorValue,
-    Fields,
-    DType,
-    ShapeValue,
-    Shape,
-    RangeValue,
-    Range,
-    MetadataValue,
-    Metadata,
-    Text,
-    End
-  };
+  // What is around: the header's object, one of a tensor or of the metadata, a list.
+  enum Depth { kNothing, kNames, kFields, kList };
 
   bool fail(std::string text) {
     problem = std::move(text);
@@ -205,40 +146,34 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
   std::string context() const {
-    switch (state_) {
-      case State::Start:
-      case State::Names:
-      case State::End: return "at the top";
-      case State::MetadataValue:
-      case State::Metadata:
-      case State::Text: return "in __metadata__";
-      default: return "in tensor `" + entry_.name + "`";
-    }
+    return depth_ == kNothing ? "at the top"
+           : is_metadata_     ? "in __metadata__"
+                              : "in tensor `" + entry_.name + "`";
   }
   bool unexpected(std::string_view what) { return fail(fmt::format("unexpected {} {}", what, context())); }
 
   std::string_view text_;
   const char** reached_;
-  State state_ = State::Start;
+  int depth_ = kNothing;
   std::unordered_set<std::string> names_;
-  bool has_metadata_ = false;
+  bool is_metadata_ = false;  // where the depth is that of fields, or a name has been read
   SafetensorsEntry entry_;
   bool has_dtype_ = false, has_shape_ = false;
   std::vector<uint64_t> range_;
-  std::string metadata_key_;
+  std::string field_;  // or the key of a text in the metadata
 };
 
 }  // namespace
 
 std::optional<DType> parse_safetensors_dtype(std::string_view name) {
-  for (const DTypeRow& row : kDTypes)
-    if (row.name == name) return row.dtype;
+  for (const DTypeNames& row : kDTypeNames)
+    if (!name.empty() && row.safetensors == name) return row.dtype;
   return std::nullopt;
 }
 
 std::optional<std::string_view> safetensors_dtype_name(DType d) {
-  for (const DTypeRow& row : kDTypes)
-    if (row.dtype == d) return row.name;
+  for (const DTypeNames& row : kDTypeNames)
+    if (row.dtype == d && !row.safetensors.empty()) return row.safetensors;
   return std::nullopt;
 }
 

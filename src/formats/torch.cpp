@@ -41,7 +41,7 @@ constexpr size_t kMaxText = 1024;
 // ('storage', class, key, location, number of elements, …)
 struct StorageId {
   const PickleValue* type_name;
-  const TorchType* type;
+  std::optional<TorchType> type;
   std::string key;
   uint64_t bytes;
   const PickleValue* view;  // none, or (key, offset, number of elements)
@@ -206,11 +206,11 @@ Result<TorchCheckpoint> parse_stream(Bytes file, std::string_view where) {
     return in.error(fmt::format("version {} of the stream of pickles is unknown", version));
   LATHE_TRY_DO(in.pickle());  // of the machine that saved; storages are little-endian whatever it was
   LATHE_TRY(pickle, in.pickle());
-  std::unordered_map<std::string, const TorchType*> types;
+  std::unordered_map<std::string, TorchType> types;
   for (const PickleValue& v : pickle.values) {
     if (v.kind != Kind::Persistent || pickle[v.items[0]].kind != Kind::Sequence) continue;
     if (const auto id = parse_storage_id(pickle, v, where); id.ok())
-      types.emplace(id.value().key, id.value().type);
+      types.emplace(id.value().key, *id.value().type);
   }
   LATHE_TRY(keys, in.pickle());
   std::unordered_map<std::string, Bytes> storages;
@@ -218,7 +218,7 @@ Result<TorchCheckpoint> parse_stream(Bytes file, std::string_view where) {
     const auto type = types.find(keys[key].text);
     if (type == types.end())
       return in.error(fmt::format("no tensor says what storage `{}` is", keys[key].text));
-    LATHE_TRY(data, in.storage(*type->second));
+    LATHE_TRY(data, in.storage(type->second));
     storages.emplace(type->first, data);
   }
   const TorchResolver resolve = [&](const PickleValue& persistent) -> Result<TorchTensor> {
@@ -285,7 +285,7 @@ class TarCheckpoint {
     for (int64_t i = 0; i < count; i++) {
       LATHE_TRY(p, in.pickle());
       const auto& id = p[p.root].items;
-      const TorchType* type = id.size() == 3 ? torch_storage_type(p[id[2]]) : nullptr;
+      const auto type = id.size() == 3 ? torch_storage_type(p[id[2]]) : std::nullopt;
       if (!type) return in.error("a storage without a known class");
       LATHE_TRY(dtype, storage_dtype(*type, p.end, where_));
       LATHE_TRY(data, in.storage(*type));

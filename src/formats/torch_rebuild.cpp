@@ -1,5 +1,7 @@
 #include "formats/torch_rebuild.h"
 
+#include "formats/dtype_names_table.h"
+
 #include <algorithm>
 #include <limits>
 #include <unordered_set>
@@ -9,32 +11,11 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr TorchType kTypes[] = {
-    {"Float", "float32", 4, DType::Float32},
-    {"Double", "float64", 8, DType::Float64},
-    {"Half", "float16", 2, DType::Float16},
-    {"BFloat16", "bfloat16", 2, DType::BFloat16},
-    {"Byte", "uint8", 1, DType::UInt8},
-    {"Char", "int8", 1, DType::Int8},
-    {"Short", "int16", 2, DType::Int16},
-    {"Int", "int32", 4, DType::Int32},
-    {"Long", "int64", 8, DType::Int64},
-    {"Bool", "bool", 1, DType::Bool},
-    {"Untyped", "", 1, DType::UInt8},
-    {"", "uint16", 2, DType::UInt16},
-    {"", "uint32", 4, DType::UInt32},
-    {"", "uint64", 8, DType::UInt64},
-    {"", "float8_e4m3fn", 1, DType::Fp8E4M3},
-    {"", "float8_e5m2", 1, DType::Fp8E5M2},
-    {"", "float8_e4m3fnuz", 1, DType::Fp8E4M3Fnuz},
-    {"", "float8_e5m2fnuz", 1, DType::Fp8E5M2Fnuz},
-    {"ComplexFloat", "complex64", 8, std::nullopt},
-    {"ComplexDouble", "complex128", 16, std::nullopt},
-    {"QInt8", "qint8", 1, std::nullopt},
-    {"QUInt8", "quint8", 1, std::nullopt},
-    {"QInt32", "qint32", 4, std::nullopt},
-    {"QUInt4x2", "quint4x2", 1, std::nullopt},
-    {"QUInt2x4", "quint2x4", 1, std::nullopt},
+// Storages of what is no element here, and of plain bytes.
+constexpr TorchType kOtherStorages[] = {
+    {"Untyped", 1, DType::UInt8},  {"ComplexFloat", 8, std::nullopt}, {"ComplexDouble", 16, std::nullopt},
+    {"QInt8", 1, std::nullopt},    {"QUInt8", 1, std::nullopt},       {"QInt32", 4, std::nullopt},
+    {"QUInt4x2", 1, std::nullopt}, {"QUInt2x4", 1, std::nullopt},
 };
 
 // How a function of PyTorch makes a tensor.
@@ -286,9 +267,9 @@ class Collector {
     if (!is_typed) return std::move(out);
     std::string_view type = pickle_[arguments[kDTypeAt]].text;
     if (type.starts_with("torch.")) type.remove_prefix(6);
-    for (const TorchType& row : kTypes)
-      if (row.name == type && row.dtype && !type.empty()) {
-        out.dtype = *row.dtype;
+    for (const DTypeNames& row : kDTypeNames)
+      if (row.torch == type) {
+        out.dtype = row.dtype;
         return std::move(out);
       }
     return error_in(object, name, fmt::format("there is no dtype for `{}`", type));
@@ -321,15 +302,18 @@ class Collector {
 
 }  // namespace
 
-const TorchType* torch_storage_type(const PickleValue& global) {
+std::optional<TorchType> torch_storage_type(const PickleValue& global) {
   constexpr std::string_view kSuffix = "Storage";
   std::string_view name = global.text;
-  if (!name.starts_with("torch.") || !name.ends_with(kSuffix)) return nullptr;
+  if (!name.starts_with("torch.") || !name.ends_with(kSuffix)) return std::nullopt;
   name.remove_suffix(kSuffix.size());
   name.remove_prefix(name.rfind('.') + 1);
-  const auto row = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                [&](const TorchType& t) { return !name.empty() && t.storage == name; });
-  return row == std::end(kTypes) ? nullptr : row;
+  for (const TorchType& t : kOtherStorages)
+    if (t.storage == name) return t;
+  for (const DTypeNames& n : kDTypeNames)
+    if (!name.empty() && n.torch_storage == name)
+      return TorchType{n.torch_storage, static_cast<int>(item_size(n.dtype)), n.dtype};
+  return std::nullopt;
 }
 
 Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view where) {

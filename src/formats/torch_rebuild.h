@@ -11,12 +11,11 @@ constexpr int kMaxTorchAxes = 64;  // as in the other formats
 
 // A type of storage; PyTorch has more than there are dtypes here.
 struct TorchType {
-  std::string_view storage;  // the class is torch.<storage>Storage; "" where there is none
-  std::string_view name;     // torch.<name>
+  std::string_view storage;  // the class is torch.<storage>Storage
   int bytes;                 // of an element
   std::optional<DType> dtype;
 };
-const TorchType* torch_storage_type(const PickleValue& global);
+std::optional<TorchType> torch_storage_type(const PickleValue& global);
 
 // What a persistent id stands for: a storage as a tensor of one axis, or a tensor.
 using TorchResolver = std::function<Result<TorchTensor>(const PickleValue& persistent)>;
