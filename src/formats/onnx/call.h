@@ -34,6 +34,8 @@ class Call {
   ElementType type(size_t i) const { return value(i).type(); }
   std::optional<Tensor> optional(size_t i) const;
   const Strings& strings(size_t i) const;
+  // y and input i, where there is one.
+  Tensor plus(size_t i, const Tensor& y) const { return has(i) ? y.add((*this)[i]) : y; }
   std::vector<Tensor> tensors(size_t first = 0) const;  // the inputs from `first` on
   // Read on the host.
   std::vector<int64_t> integers(size_t i) const { return onnx::integers((*this)[i]); }

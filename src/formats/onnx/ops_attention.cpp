@@ -209,9 +209,8 @@ Values multi_head_attention(const Call& c) {
 // stacked, bias of the scores.
 Values projected_attention(const Call& c) {
   const int64_t heads = c.attr_int("num_heads"), third = c[1].size(1).value() / 3;
-  const Tensor product = c[0].matmul(c[1]);
-  const auto parts = (c.has(2) ? product.add(c[2]) : product)
-                         .split(c.attr_ints("qkv_hidden_sizes", {third, third, third}), -1);
+  const auto parts =
+      c.plus(2, c[0].matmul(c[1])).split(c.attr_ints("qkv_hidden_sizes", {third, third, third}), -1);
   if (c.attr_flag("do_rotary") || c.attr_flag("past_present_share_buffer") || parts.size() != 3)
     value_error("rotary embedding, shared buffers and parts other than three are not supported");
   const Tensor q = split_heads(parts[0], heads);

@@ -7,8 +7,6 @@
 namespace lathe::onnx {
 namespace {
 
-Tensor with_bias(const Call& c, size_t i = 1) { return c.has(i) ? c[0].add(c[i]) : c[0]; }
-
 // The transposes of the last two axes, and of the batch axes into their place: (b, m, k) from (m, b, k).
 Tensor oriented(const Call& c, size_t i, std::string_view last, std::string_view batch) {
   Tensor x = c[i];
@@ -34,16 +32,13 @@ Tensor simplified_layer_normalization(const Call& c) {
 
 // The sum of a block and its input, normalised; the sum itself is the fourth output.
 Values skip_layer_normalization(const Call& c) {
-  Tensor x = c[0].add(c[1]);
-  if (c.has(4)) x = x.add(c[4]);
+  const Tensor x = c.plus(4, c[0].add(c[1]));
   const Tensor wide = x.cast(join(x.dtype(), DType::Float32));
-  Tensor y = wide.layernorm(-1, c.attr_real("epsilon", 1e-12)).cast(x.dtype()).mul(c[2]);
-  if (c.has(3)) y = y.add(c[3]);
-  return {y, Value(), Value(), x};
+  const Tensor y = wide.layernorm(-1, c.attr_real("epsilon", 1e-12)).cast(x.dtype()).mul(c[2]);
+  return {c.plus(3, y), Value(), Value(), x};
 }
 Values skip_simplified_layer_normalization(const Call& c) {
-  Tensor x = c[0].add(c[1]);
-  if (c.has(3)) x = x.add(c[3]);
+  const Tensor x = c.plus(3, c[0].add(c[1]));
   return {rms_normalized(x, c[2], c.attr_real("epsilon", 1e-5)), Value(), Value(), x};
 }
 
@@ -92,8 +87,7 @@ Tensor matmul_nbits(const Call& c) {
                        .mul(c[2].reshape(per_block))
                        .reshape({SInt(n), SInt(-1)})
                        .shrink_to({SInt(n), SInt(k)});
-  const Tensor y = c[0].matmul(b.transpose());
-  return c.has(5) ? y.add(c[5]) : y;
+  return c.plus(5, c[0].matmul(b.transpose()));
 }
 
 // What the runtime has fused behind a product: the activation that the node names.
@@ -108,8 +102,7 @@ Tensor with_activation(const Call& c, const Tensor& y) {
 }
 
 Tensor fused_conv(const Call& c) {
-  const Tensor y = convolve(c, c[0], c[1], c.optional(2));
-  return with_activation(c, c.has(3) ? y.add(c[3]) : y);
+  return with_activation(c, c.plus(3, convolve(c, c[0], c[1], c.optional(2))));
 }
 
 // Channels stand last.
@@ -119,21 +112,16 @@ Tensor nhwc_conv(const Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"BiasAdd", [](const Call& c) { return with_bias(c).add(c[2]); }, kMicrosoft},
-    {"BiasGelu", [](const Call& c) { return with_bias(c).gelu("none"); }, kMicrosoft},
+    {"BiasAdd", [](const Call& c) { return c.plus(1, c[0]).add(c[2]); }, kMicrosoft},
+    {"BiasGelu", [](const Call& c) { return c.plus(1, c[0]).gelu("none"); }, kMicrosoft},
     {"EmbedLayerNormalization", of<embed_layer_normalization>, kMicrosoft},
-    {"FastGelu", [](const Call& c) { return with_bias(c).gelu("tanh"); }, kMicrosoft},
+    {"FastGelu", [](const Call& c) { return c.plus(1, c[0]).gelu("tanh"); }, kMicrosoft},
     {"FusedConv", of<fused_conv>, kMicrosoft},
     {"FusedGemm", [](const Call& c) { return with_activation(c, gemm(c, c[0], c[1], c.optional(2))); },
      kMicrosoft},
     {"FusedMatMul", of<fused_matmul>, kMicrosoft},
     {"Gelu", [](const Call& c) { return c[0].gelu("none"); }, kMicrosoft},
-    {"GemmFastGelu",
-     [](const Call& c) {
-       const Tensor y = c[0].matmul(c[1]);
-       return (c.has(2) ? y.add(c[2]) : y).gelu("tanh");
-     },
-     kMicrosoft},
+    {"GemmFastGelu", [](const Call& c) { return c.plus(2, c[0].matmul(c[1])).gelu("tanh"); }, kMicrosoft},
     {"MatMulNBits", of<matmul_nbits>, kMicrosoft},
     {"NhwcConv", of<nhwc_conv>, kMicrosoft},
     {"QuickGelu", [](const Call& c) { return c[0].mul(c[0].mul(c.attr_real("alpha", 1.702)).sigmoid()); },

@@ -76,8 +76,7 @@ Values layer_normalization(const Call& c) {
   const Tensor inverse = centred.square().mean(axes, true).add(c.attr_real("epsilon", 1e-5)).rsqrt();
   Tensor y = centred.mul(inverse).cast(c[0].dtype());
   if (c.has(1)) y = y.mul(c[1]);
-  if (c.has(2)) y = y.add(c[2]);
-  return {y, mean, inverse};
+  return {c.plus(2, y), mean, inverse};
 }
 
 Tensor rms_normalization(const Call& c) {

@@ -137,9 +137,8 @@ Value qgemm(const Call& c) {
   };
   const Tensor a = turned(centred(c[0], c.optional(2), 0), "transA"),
                b = turned(centred(c[3], c.optional(5), c.attr_flag("transB") ? 0 : 1), "transB");
-  Tensor sum = a.matmul(b);
-  if (c.has(6)) sum = sum.add(c[6]);
-  const Tensor y = sum.cast(DType::Float32).mul(c[1].reshape({})).mul(c[4]).mul(c.attr_real("alpha", 1));
+  const Tensor sum = c.plus(6, a.matmul(b)),
+               y = sum.cast(DType::Float32).mul(c[1].reshape({})).mul(c[4]).mul(c.attr_real("alpha", 1));
   return c.has(7) ? as_asked(c, y, 7, c.type(0)) : Value(y.cast(DType::Float32));
 }
 
@@ -151,8 +150,7 @@ Tensor global_average(const Call& c, const Tensor& x) {
 // Integers times integers, as floats: the scales of a and b are inputs 2 and 3, their zero points 4 and 5.
 Tensor matmul_integer_to_float(const Call& c) {
   const Tensor product = centred(c[0], c.optional(4), -2).matmul(centred(c[1], c.optional(5), -1));
-  const Tensor y = product.cast(DType::Float32).mul(c[2].reshape({})).mul(spread(c[3], product, -1, 0));
-  return c.has(6) ? y.add(c[6]) : y;
+  return c.plus(6, product.cast(DType::Float32).mul(c[2].reshape({})).mul(spread(c[3], product, -1, 0)));
 }
 
 // The first operand is quantised on the way; the second has its scale and zero point in inputs 2 and 3.
@@ -160,8 +158,7 @@ Tensor dynamic_quantize_matmul(const Call& c) {
   const Values a = dynamic_quantize_linear(c);
   const Tensor x = centred(a[0].tensor(), a[2].tensor(), 0),
                product = x.matmul(centred(c[1], c.optional(3), -1));
-  const Tensor y = product.cast(DType::Float32).mul(a[1].tensor()).mul(spread(c[2], product, -1, 0));
-  return c.has(4) ? y.add(c[4]) : y;
+  return c.plus(4, product.cast(DType::Float32).mul(a[1].tensor()).mul(spread(c[2], product, -1, 0)));
 }
 
 constexpr OpRow kRows[] = {
