@@ -4,6 +4,7 @@
 // (data/model).
 #include "base/hash.h"
 #include "base/mmap.h"
+#include "llm/likelihood.h"
 #include "llm/tokenizer/tokenizer.h"
 #include "llm/tokenizer/train_bpe.h"
 #include "options.h"
@@ -226,6 +227,11 @@ class Training {
     }
     return sum / static_cast<double>(count);
   }
+  // The same of the first batch alone.
+  double first_held_out_loss() {
+    const Batch batch = held_out_.in_order(0);
+    return measure_(batch.tokens, batch.next).item<float>();
+  }
   // Tokens that held_out_loss() predicts: from the second on.
   size_t held_out_tokens() const {
     return static_cast<size_t>(held_out_.batches() * settings_.batch * settings_.sizes.length);
@@ -319,9 +325,27 @@ std::string write(const Llama& model, const lathe::Tokenizer& tokenizer, const S
   return tokenizer.decode(std::vector<int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(given), ids.end()));
 }
 
+struct Verdict {
+  bool beats_counts, file_is_right;
+};
+
+// Nats a token of the first `windows` windows of a text, by the model in a GGUF file.
+double loss_of_file(const std::string& path, std::span<const int32_t> text, int64_t length, int64_t windows) {
+  lathe::LanguageModel model = lathe::LanguageModel::load(path);
+  lathe::LossMean mean;
+  const auto size = static_cast<size_t>(length);
+  for (size_t start = 0; start < size * static_cast<size_t>(windows); start += size) {
+    const std::vector<float> logits = model.logits(text.subspan(start, size));
+    const size_t vocabulary = logits.size() / size;
+    for (size_t i = 0; i < size; i++)
+      mean.add(lathe::token_loss(std::span(logits).subspan(i * vocabulary, vocabulary), text[start + i + 1]));
+  }
+  return mean.mean();
+}
+
 // Losses and samples for a model card; the model and its picture as files. Whether the model beats the
 // counts.
-bool report(Training& training, const Data& data, const Settings& s) {
+Verdict report(Training& training, const Data& data, const Settings& s) {
   const double baseline = KneserNey(data.train, static_cast<size_t>(s.sizes.vocabulary))
                               .loss(data.held_out, 1, training.held_out_tokens() + 1);
   const double loss = training.held_out_loss();
@@ -339,7 +363,14 @@ bool report(Training& training, const Data& data, const Settings& s) {
       training.step(), s.steps, s.batch * s.sizes.length,
       static_cast<double>(tokens) / static_cast<double>(data.train.size()), data.train.size(),
       s.sizes.vocabulary, s.sizes.layers, s.sizes.dim, training.held_out_tokens());
+  const std::string file = (s.out / "model.gguf").string();
+  export_gguf(training.model(), s.sizes, data.tokenizer.vocabulary(),
+              {.steps = training.step(), .tokens = tokens, .loss = loss, .baseline = baseline}, file);
+  const double first = training.first_held_out_loss();
+  const double of_file = loss_of_file(file, data.held_out, s.sizes.length, s.batch);
   text += row("model", loss) + row("counts of four tokens (Kneser-Ney)", baseline);
+  text += row("model on the first batch of them", first) +
+          row("the same from the GGUF file, with Q8_0 weights", of_file);
   text += "\n![losses](loss.svg)\n\nSamples at temperature 0.8, none left out:\n\n";
   for (const char* prompt : {"It was a cold morning, and", "The origin of species", "The school was built",
                              "<|im_start|>user\nWho are you, my lord?<|im_end|>\n<|im_start|>assistant\n"})
@@ -349,13 +380,10 @@ bool report(Training& training, const Data& data, const Settings& s) {
   std::printf("%s", text.c_str());
   lathe::write_file_atomically((s.out / "results.md").string(), text);
   lathe::write_file_atomically((s.out / "loss.svg").string(), training.plot(baseline));
-  export_gguf(training.model(), s.sizes, data.tokenizer.vocabulary(),
-              {.steps = training.step(), .tokens = tokens, .loss = loss, .baseline = baseline},
-              (s.out / "model.gguf").string());
-  return loss < baseline;
+  return {.beats_counts = loss < baseline, .file_is_right = std::abs(of_file - first) < 0.02};
 }
 
-// Two runs, one of them with a break, end with the same bytes.
+// Two runs, one of them with a break, end with the same bytes, and with files that hold the model.
 bool resumes_exactly(const Settings& s, const Data& data) {
   std::map<bool, std::string> ends;
   for (const bool is_broken : {false, true}) {
@@ -366,7 +394,7 @@ bool resumes_exactly(const Settings& s, const Data& data) {
       if (training.step() == 0 && std::filesystem::exists(training.checkpoint())) training.load();
       training.run(last);
       ends[is_broken] = lathe::read_file(training.checkpoint().string());
-      if (last == s.steps) report(training, data, s);
+      if (last == s.steps && !report(training, data, s).file_is_right) return false;
     }
   }
   return ends[false] == ends[true];
@@ -382,7 +410,10 @@ int train(const example::Options& options) {
     s.out = std::filesystem::temp_directory_path() / fmt::format("lathe_train_lm_{}", ::getpid());
     const bool same = resumes_exactly(s, data);
     std::filesystem::remove_all(s.out);
-    return example::expect(same, "a run that is resumed ends as one without a break") ? 0 : 1;
+    return example::expect(same,
+                           "a run that is resumed ends as one without a break, and files hold the model")
+               ? 0
+               : 1;
   }
   std::filesystem::create_directories(s.out);
   Training training(s, data);
@@ -396,9 +427,10 @@ int train(const example::Options& options) {
   std::printf("%.2f million parameters; from step %d of %d\n", 1e-6 * static_cast<double>(parameters),
               static_cast<int>(training.step()), static_cast<int>(s.steps));
   training.run(std::min(options.number("--stop", s.steps), s.steps));
-  const bool is_better = report(training, data, s);
-  return example::expect(is_better || training.step() < s.steps, "the model predicts better than counts") ? 0
-                                                                                                          : 1;
+  const Verdict verdict = report(training, data, s);
+  const bool is_good = example::expect(verdict.beats_counts || training.step() < s.steps,
+                                       "the model predicts better than counts");
+  return example::expect(verdict.file_is_right, "the file predicts as the model does") && is_good ? 0 : 1;
 }
 
 }  // namespace
