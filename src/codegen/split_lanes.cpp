@@ -62,15 +62,14 @@ class LaneSplitter {
     CHECK(false, "a lane behind the last");
     __builtin_unreachable();
   }
-  static UOp slice(const UOp& v, const Part& p) {
+  // The vector of `lane(i)` for the lanes of a part.
+  static UOp joined(const Part& p, FunctionRef<Lane(int64_t)> lane) {
     std::vector<Lane> out;
-    for (int64_t i = p.first; i < p.first + p.lanes; i++) out.push_back(lane_of(v, i));
+    for (int64_t i = p.first; i < p.first + p.lanes; i++) out.push_back(lane(i));
     return to_vector(out);
   }
   UOp slice_of(const UOp& u, const Part& p) const {
-    std::vector<Lane> out;
-    for (int64_t i = p.first; i < p.first + p.lanes; i++) out.push_back(done_lane(u, i));
-    return to_vector(out);
+    return joined(p, [&](int64_t i) { return done_lane(u, i); });
   }
   // A scalar is the same for all parts.
   UOp part_of(const UOp& u, size_t k, const Part& p) const {
@@ -99,10 +98,7 @@ class LaneSplitter {
   UOp pick(const UOp& u, const Part& p) const {
     const auto lanes = picked_lanes(u);
     CHECK(lanes, "a lane that is not constant");
-    std::vector<Lane> out;
-    for (int64_t i = p.first; i < p.first + p.lanes; i++)
-      out.push_back(done_lane(u.src(0), (*lanes)[static_cast<size_t>(i)]));
-    return to_vector(out);
+    return joined(p, [&](int64_t i) { return done_lane(u.src(0), (*lanes)[static_cast<size_t>(i)]); });
   }
 
   UOp address(const UOp& u, size_t k, const Part& p) const {
@@ -142,7 +138,7 @@ class LaneSplitter {
     for (size_t k = 0; k < parts.size(); k++)
       out.push_back(is_pick      ? pick(u, parts[k])
                     : is_by_lane ? part_by_lane(u, k, parts[k])
-                                 : slice(whole, parts[k]));
+                                 : joined(parts[k], [&](int64_t i) { return lane_of(whole, i); }));
     if (u.op() == Op::Store) return UOp::make(Op::Group, DType::Void, out);
     parts_[u.node()] = std::move(out);
     return u;
