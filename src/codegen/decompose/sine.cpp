@@ -1,5 +1,6 @@
 // sin by reduction to [-pi/4, pi/4]: Cody and Waite for ordinary arguments, Payne and Hanek for huge ones
 // (J.-M. Muller, "Elementary Functions", chapter 11).
+#include "codegen/decompose/coefficients_table.h"
 #include "codegen/decompose/transcendental.h"
 #include "codegen/decompose/typed.h"
 
@@ -44,14 +45,6 @@ Reduced reduce_small(const UOp& x) {
   // What rounding took from d, and the last part.
   return {bitcast(t, r.bits), d, minus(minus(sub(rest, d), 2), 3)};
 }
-
-// 1/(2 pi), the first 32 bits after the point first.
-constexpr uint32_t kInverseTwoPi[] = {
-    0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770, 0x36d8a566, 0x4f10e410, 0x7f9458ea, 0xf7aef158,
-    0x6dc91b8e, 0x909374b8, 0x01924bba, 0x82746487, 0x3f877ac7, 0x2c4a69cf, 0xba208d7d, 0x4baed121,
-    0x3a671c09, 0xad17df90, 0x4e64758e, 0x60d4ce7d, 0x272117e2, 0xef7e4a0e, 0xc7fe25ff, 0xf7816603,
-    0xfbcbc462, 0xd6829b47, 0xdb4d9fb3, 0xc9f2c26d, 0xd3d18fd9, 0xa797fa8b, 0x5d49eeb1, 0xfaf97c5e,
-    0xcf41ce7d, 0xe294a4ba, 0x9afed7ec, 0x47e35742, 0x1580cc11, 0xbf1edaea, 0xfc33ef08, 0x26bd0d87};
 
 // 32 bits of 1/(2 pi) from `bit` after the point; zeros before it.
 constexpr uint32_t inverse_two_pi(int bit) {
@@ -144,31 +137,13 @@ Reduced reduce_huge(const UOp& x, const UOp& magnitude_bits, bool has_double) {
   return {where(negative, sub(num(forward, 0), forward), forward), d, tail};
 }
 
-// sin(d) = d + d^3 * S(d^2), cos(d) = 1 - d^2/2 + d^4 * C(d^2) on [-pi/4, pi/4].
-constexpr double kSin32[] = {-0.166666546022670075, 0.00833216029141087832, -0.000195152180614528881};
-constexpr double kCos32[] = {1.0, -0.5, 0.0416666456701554282, -0.00138873156164940526,
-                             0.000024433082687078098};
-constexpr double kSin64[] = {-0.166666666666666307,  0.00833333333332210733,  -0.00019841269829580169,
-                             2.75573136180184423e-6, -2.50507472183662264e-8, 1.58961976456392684e-10};
-constexpr double kCos64[] = {1.0,
-                             -0.5,
-                             0.0416666666666665928,
-                             -0.00138888888888730404,
-                             0.000024801587288841402,
-                             -2.7557314176240998e-7,
-                             2.08757004162341764e-9,
-                             -1.13585139599363543e-11};
-
 // `turned` more quarters.
 UOp sin_of_reduced(const Reduced& r, int turned = 0) {
   const bool is_single = r.d.dtype() == DType::Float32;
-  const std::span<const double> s =
-      is_single ? std::span<const double>(kSin32) : std::span<const double>(kSin64);
-  const std::span<const double> c =
-      is_single ? std::span<const double>(kCos32) : std::span<const double>(kCos64);
   const UOp square = r.d * r.d;
-  const UOp sine = r.d + (polynomial(square, s) * square * r.d + r.tail);
-  const UOp cosine = polynomial(square, c);
+  const UOp series = is_single ? polynomial(square, kSin32) : polynomial(square, kSin64);
+  const UOp sine = r.d + (series * square * r.d + r.tail);
+  const UOp cosine = is_single ? polynomial(square, kCos32) : polynomial(square, kCos64);
   const UOp quarters = turned ? add(r.quarters, turned) : r.quarters;
   const UOp value = where(differs(bits_and(quarters, 1), 0), cosine, sine);
   // Bit 1 of the quarters becomes the sign bit.

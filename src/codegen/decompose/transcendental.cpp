@@ -1,5 +1,6 @@
 #include "codegen/decompose/transcendental.h"
 
+#include "codegen/decompose/coefficients_table.h"
 #include "codegen/decompose/typed.h"
 
 #include <algorithm>
@@ -14,37 +15,6 @@ namespace {
 using namespace typed;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// (2^x - 1) / x on [-1/2, 1/2].
-constexpr double kExp2Single[] = {0.693147182,   0.240226462,   0.0555031039,
-                                  0.00961766299, 0.00134066434, 0.000155946895};
-constexpr double kExp2Double[] = {0.693147180559945308,   0.240226506959100711,    0.0555041086648217337,
-                                  0.00961812910762856124, 0.00133335581463817387,  0.00015403530393171838,
-                                  1.52527338648445994e-5, 1.32154870034048544e-6,  1.01780475313853284e-7,
-                                  7.05481483776857868e-9, 4.45723928351612441e-10, 2.58552371466580024e-11};
-constexpr double kExp2Medium[] = {0.693147180541,   0.240226506947,   0.0555041095923,  0.00961812955884,
-                                  0.00133334341577, 0.00015403098203, 1.5314209192e-05, 1.33441844285e-06};
-static_assert(std::size(kExp2Medium) == 8);
-
-// (log2(1+t) - t) / t on [sqrt(1/2) - 1, sqrt(2) - 1].
-constexpr double kLog2Single[] = {0.44269504083,  -0.721347351501, 0.480898241056, -0.360696649413,
-                                  0.288567408494, -0.239617403642, 0.204600617657, -0.191062751557,
-                                  0.186174973217, -0.109949573678};
-// (atanh(s) * 2 - 2*s) / s^3 as a polynomial in s^2, for the same t and s = t / (2+t): ln(1+t) is 2 atanh(s).
-constexpr double kLnDouble[] = {0.666666666666673416, 0.399999999994163678, 0.285714287420163585,
-                                0.222221986106989978, 0.181835624095645843, 0.153140987188103961,
-                                0.147954763743322885};
-constexpr double kLnMedium[] = {0.666666656486425202, 0.40000334535442455, 0.285373469024172938,
-                                0.235814735360375727};
-// (3*atanh(s)/s - 3 - s^2) / s^4 as a polynomial in s^2, for the same s.
-constexpr double kLnExtended[] = {0.6,
-                                  0.4285714285714405,
-                                  0.3333333333248386,
-                                  0.272727275030814,
-                                  0.23076892444611202,
-                                  0.20002206995436506,
-                                  0.1755935572322456,
-                                  0.1758475524119861};
 
 struct FloatBits {
   DType bits;         // the integer type of the same width
@@ -145,11 +115,11 @@ UOp log2_expression(const UOp& x, Precision precision) {
     tail = polynomial(t, kLog2Single) * t;
   } else {
     // ln(1+t) = t - (t^2/2 - s * (t^2/2 + R(s^2))), as in fdlibm's e_log.c; log2 is that times 1 + 0.4427.
-    const std::span<const double> c = precision == Precision::Single ? std::span<const double>(kLnMedium)
-                                                                     : std::span<const double>(kLnDouble);
     const UOp s = t * alu(Op::Reciprocal, {add(t, 2.0)});
     const UOp square = s * s, half = mul(t * t, 0.5);
-    const UOp below = sub(half, s * (half + polynomial(square, c) * square));
+    const UOp series =
+        precision == Precision::Single ? polynomial(square, kLnMedium) : polynomial(square, kLnDouble);
+    const UOp below = sub(half, s * (half + series * square));
     tail = sub(mul(sub(t, below), 0.44269504088896340736), below);
   }
   const UOp result = e + (t + tail);
