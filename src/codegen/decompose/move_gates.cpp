@@ -87,7 +87,6 @@ class GateMover {
   // One index under a gate of several lanes names the same element in each.
   Gated visit_address(const UOp& u) const {
     const Gated& i = of(u.src(1));
-    if (u.n_srcs() > 2) return {rebuild(u), gate_of_sources(u)};
     if (!i.gate || i.value.ndim() >= i.gate.ndim()) return {rebuild(u), i.gate};
     const std::vector<UOp> lanes(static_cast<size_t>(i.gate.shape()[0].value()), i.value);
     return {index(of(u.src(0)).value, stack(lanes)), i.gate};
