@@ -312,6 +312,8 @@ TEST_CASE("checkpoints that cannot be converted") {
   CHECK(contains(with("num_key_value_heads", 3), "does not divide the number of heads"));
   write_file_atomically(c.file("config.json"), "{");
   CHECK(contains(c.problem(), "config.json: this is no JSON"));
+  write_file_atomically(c.file("config.json"), std::string(100'000, '['));
+  CHECK(contains(c.problem(), "config.json: values are nested more than 100 deep"));
   c.put("config.json", config);
 
   const auto with_tokenizer = [&](const Json::json_pointer& at, const Json& value) {

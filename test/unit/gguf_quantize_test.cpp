@@ -216,20 +216,3 @@ TEST_CASE("plain types are rounded") {
   CHECK(hex(quantize(x, 3, GgmlType::BF16)) == "803f2dc08947");
   CHECK(quantize(x, 3, GgmlType::F32).size() == 12);
 }
-
-TEST_CASE("what cannot be quantised") {
-  const auto text = [](auto&& f) { return std::string(test::user_error(f).what()); };
-  std::vector<float> x(256);
-  CHECK(text([&] { quantize(x, 172, GgmlType::Q8_0); }) ==
-        "256 numbers in rows of 172 are no whole blocks of Q8_0, which has 32 a block");
-  CHECK(test::contains(text([&] { quantize(x, 256, GgmlType::IQ2_XS); }),
-                       "IQ2_XS blocks can be read, but not made"));
-  x[3] = std::numeric_limits<float>::infinity();
-  CHECK(text([&] { quantize(x, 256, GgmlType::Q4_K); }) == "element 3 is inf, which has no quantised form");
-  x[3] = 9e8f;
-  for (const GgmlType type : {GgmlType::Q8_0, GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::IQ4_XS})
-    CHECK(test::contains(text([&] { quantize(x, 256, type); }), "too large for float16"));
-  x[3] = -1e30f;
-  CHECK(text([&] { quantize(x, 256, GgmlType::Q6_K); }) ==
-        "element 3 is -1e+30, which has no quantised form");
-}

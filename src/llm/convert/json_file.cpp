@@ -5,8 +5,14 @@
 namespace lathe {
 
 JsonFile::JsonFile(const std::string& path) : where_(path) {
+  // Values are copied and written recursively.
+  constexpr int kMaxDepth = 100;
+  const auto bounded = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    if (depth > kMaxDepth) value_error("{}: values are nested more than {} deep", path, kMaxDepth);
+    return true;
+  };
   try {
-    json_ = nlohmann::json::parse(read_file(path));
+    json_ = nlohmann::json::parse(read_file(path), bounded);
   } catch (const nlohmann::json::exception& error) {
     value_error("{}: this is no JSON: {}", path, error.what());
   }
