@@ -34,7 +34,8 @@ std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end
 std::vector<size_t> sorted_by(size_t count, const std::function<double(size_t)>& key) {
   std::vector<size_t> ids(count);
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::sort(ids.begin(), ids.end(),
+            [&](size_t a, size_t b) { return key(a) != key(b) ? key(a) < key(b) : a < b; });
   return ids;
 }
 
@@ -210,7 +211,7 @@ TEST_CASE("a large vocabulary is cut where a full sort would cut it") {
   o.top_p = 0.6f;
   const auto kept = until_mass(by_p, p, 0.6);
   CHECK(kept.size() > 500);
-  check_distribution(o, only(p, kept), logits, 60000);
+  check_distribution(o, only(p, kept), logits, 12000);
 }
 
 TEST_CASE("penalties") {
