@@ -205,6 +205,7 @@ bool OutputRouter::step(std::vector<OutputPiece>& out, bool at_end) {
       const std::span<const std::string_view> none;
       if (!pass(out, Kind::Content, options_.finds_calls ? kContentTags : none, at_end)) return false;
       state_ = held_.starts_with(kCall) ? State::Call : State::Section;
+      skips_blanks_ = state_ == State::Section;
       held_.erase(0, (state_ == State::Call ? kCall : kSection).size());
       return true;
     }
@@ -227,20 +228,20 @@ bool OutputRouter::take_call(std::vector<OutputPiece>& out, std::string_view ope
                                                : xml_call(inner);
   if (parsed) {
     out.push_back(*parsed);
-    has_calls_ = skips_blanks_ = true;
+    has_calls_ = true;
   } else {
     log_warn("what the model wrote between {} and {} is no tool call: {}", open, close, payload);
     emit(out, Kind::Content, std::string(open) + payload + (end == held_.npos ? "" : std::string(close)));
   }
   held_.erase(0, end == held_.npos ? end : end + close.size());
   state_ = end == std::string::npos ? State::Content : after;
+  skips_blanks_ = parsed || after == State::Section;
   return true;
 }
 
 // Between the calls of a section, where there are blanks.
 bool OutputRouter::take_section(std::vector<OutputPiece>& out, bool at_end) {
   constexpr std::string_view kTags[] = {kSectionCall, kSectionEnd};
-  skips_blanks_ = true;
   if (!pass(out, Kind::Content, kTags, at_end)) return false;
   const bool is_call = held_.starts_with(kSectionCall);
   held_.erase(0, (is_call ? kSectionCall : kSectionEnd).size());

@@ -97,6 +97,7 @@ TEST_CASE("output router: tool calls in sections") {
       "C:\nend R: T:a.b({}) T:c({})");
   check("<|tool_calls_section_begin|><|tool_call_begin|>x<|tool_call_end|><|tool_calls_section_end|>",
         "C:<|tool_call_begin|>x<|tool_call_end|> R:");
+  check("<|tool_calls_section_begin|> words \n", "C: words \n R:");
 }
 
 TEST_CASE("stop strings") {
