@@ -44,9 +44,8 @@ struct Options {
 std::atomic<bool> g_answering = false, g_interrupted = false;
 
 void on_interrupt(int) {
-  if (!g_answering) return;
   g_interrupted = true;
-  cancel();
+  if (g_answering) cancel();
 }
 
 class Conversation {
@@ -160,7 +159,11 @@ void chat(const Options& options) {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   Conversation conversation(options, model);
-  while (const auto line = reader.read(">>> ")) {
+  while (true) {
+    g_interrupted = false;
+    const auto line = reader.read(">>> ");
+    if (!line && g_interrupted) continue;  // Ctrl-C leaves a line, and not the program
+    if (!line) break;
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     if (*line == "/reset") {
       conversation.reset();
