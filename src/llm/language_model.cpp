@@ -6,18 +6,21 @@
 #include "llm/evaluator.h"
 #include "llm/model.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lathe {
 namespace {
 
 EvaluatorOptions evaluator_options(const GgufFile& file, const ModelOptions& options) {
-  if (options.context < 0) value_error("a context of {} positions; expected 0 or more", options.context);
   if (options.chunk < 1) value_error("chunks of {} tokens; expected 1 or more", options.chunk);
-  return {.context = options.context ? options.context : read_model_config(file).context,
-          .chunk = options.chunk,
-          .kv_type = options.kv_type,
-          .device = options.device};
+  constexpr int64_t kUsual = 4096;
+  int64_t context = options.context;
+  if (context <= 0) {
+    const int64_t most = read_model_config(file).context;
+    context = context == 0 ? most : std::min(most, kUsual);
+  }
+  return {.context = context, .chunk = options.chunk, .kv_type = options.kv_type, .device = options.device};
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ namespace lathe {
 class GgufFile;
 
 struct ModelOptions {
-  int64_t context = 0;  // positions; 0: what the file says
+  // Positions; 0: all that the model was made for, which may be a lot of memory; below 0: those, at most
+  // 4096.
+  int64_t context = -1;
   KvType kv_type = KvType::F16;
   int64_t chunk = 512;      // most tokens of one prefill call
   std::string device = {};  // "" is the default one

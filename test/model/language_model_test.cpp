@@ -1,6 +1,7 @@
 // Models from files against what is known of them.
 #include "llm/language_model.h"
 
+#include "base/knobs.h"
 #include "formats/gguf/gguf.h"
 #include "llm/evaluator.h"
 
@@ -53,6 +54,34 @@ TEST_CASE("stories260K continues as published") {
     if (i < 255) out = m.evaluator.append(ids[i + 1], out.best);
   }
   CHECK(worst < 1e-4);
+}
+
+TEST_CASE("stories260K in narrower weights") {
+  const auto folder = test::data_folder("llm");
+  if (!folder) return;
+  const std::filesystem::path at = *folder / "stories260K";
+  const std::vector<int32_t> ids = numbers_in<int32_t>(at / "golden_greedy_ids.i32");
+  const std::vector<float> logits = numbers_in<float>(at / "golden_greedy_logits.f32");
+  // How many tokens are the same, and how far logits before the first of the others are off; what the data
+  // says of these files, and of programs that round activations.
+  const auto follow = [&](const char* name, int int8_activations, size_t same, double tolerance) {
+    INFO(name);
+    const KnobScope knob(Knob::INT8_ACTIVATIONS, int8_activations);
+    Loaded m(at / name, {.context = 512, .kv_type = KvType::F32});
+    Prediction out = m.evaluator.evaluate({ids.data(), 1});
+    double worst = 0;
+    for (size_t i = 0; i < same; i++) {
+      const std::vector<float> got = out.logits.to_vector<float>();
+      for (size_t j = 0; j < got.size(); j++)
+        worst = std::max<double>(worst, std::abs(got[j] - logits[i * got.size() + j]));
+      REQUIRE(out.best.item<int32_t>() == ids[i + 1]);
+      if (i + 1 < same) out = m.evaluator.append(ids[i + 1], out.best);
+    }
+    CHECK(worst < tolerance);
+  };
+  follow("stories260K-F16.gguf", 1, 256, 0.0125);
+  follow("stories260K-Q4_K_M.gguf", 0, 73, 10);
+  follow("stories260K-Q4_K_M.gguf", 1, 39, 10);
 }
 
 TEST_CASE("a prompt goes on as text") {

@@ -62,7 +62,7 @@ std::vector<Row> rows_with(int threads, const Options& options) {
   ModelArguments arguments = options.model;
   const int64_t longest = std::max(*std::max_element(options.prompts.begin(), options.prompts.end()),
                                    *std::max_element(options.counts.begin(), options.counts.end()) + 1);
-  if (arguments.options.context == 0) arguments.options.context = options.depth + longest + 1;
+  if (arguments.options.context < 0) arguments.options.context = options.depth + longest + 1;
   LanguageModel model = arguments.load();
   model.warm();
   std::mt19937 random(1);

@@ -1,12 +1,13 @@
 #include "lathe/model_options.h"
 
-#include <map>
-
 namespace lathe::command {
 
 void ModelArguments::add_to(CLI::App& command) {
   command.add_option("-m,--model", path, "GGUF file")->required()->check(CLI::ExistingFile);
-  command.add_option("-c,--ctx", options.context, "Positions of the context; 0 takes what the file says")
+  command
+      .add_option("-c,--ctx", options.context,
+                  "Positions of the context; 0 is what the model was made for, and without this it is at "
+                  "most 4096 of them")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--chunk", options.chunk, "Most tokens of one call of prefill")
       ->check(CLI::PositiveNumber)
