@@ -101,7 +101,7 @@ int64_t Model::bytes_per_token() const {
   for (const GgufTensor& t : file().tensors()) {
     int64_t bytes = static_cast<int64_t>(t.bytes);
     if (t.name == "token_embd.weight" && file().find("output.weight")) bytes /= config_.vocabulary;
-    if (t.name.find("_exps.") != std::string::npos)
+    if (config_.experts.count && t.name.find("_exps.") != std::string::npos)
       bytes = bytes / config_.experts.count * config_.experts.used;
     total += bytes;
   }
