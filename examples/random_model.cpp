@@ -1,5 +1,5 @@
 // ctest: gpt-oss mxfp4
-// prints: gpt-oss: 33 tensors
+// prints: gpt-oss: 41 tensors, 167640 weights
 // A GGUF file with random weights: of every family in sizes of tests, and one that is large enough to measure
 // speed.
 #include "options.h"
