@@ -44,6 +44,16 @@ function(lathe_text folder name variable file)
   target_sources(lathe_${folder} PRIVATE "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp")
 endfunction()
 
+# lathe_embed(folder name VARIABLE file): src/<folder>/<name>.cpp.in with the path of the file for @VARIABLE@ becomes a source of
+# the folder's library; it takes the bytes of the file into the program (.incbin).
+function(lathe_embed folder name variable file)
+  set(${variable} "${PROJECT_SOURCE_DIR}/${file}")
+  set(source "${PROJECT_BINARY_DIR}/${folder}/${name}.cpp")
+  configure_file("${PROJECT_SOURCE_DIR}/src/${folder}/${name}.cpp.in" "${source}" @ONLY)
+  set_source_files_properties("${source}" PROPERTIES OBJECT_DEPENDS "${${variable}}")
+  target_sources(lathe_${folder} PRIVATE "${source}")
+endfunction()
+
 # lathe_mpi, processes that mpirun starts, and a training program on it that runs as two of them on this machine, where
 # there is an MPI. The library is for programs built in this tree and is not installed.
 function(lathe_mpi)

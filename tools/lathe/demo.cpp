@@ -1,10 +1,12 @@
-// Trains a small convolutional network on the handwritten digits that come with the library.
+// Trains a small convolutional network on the handwritten digits that come with the library, and lets the
+// language model that comes with it write.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "engine/realize.h"
 #include "formats/safetensors.h"
 #include "lathe/command.h"
+#include "llm/embedded_model.h"
 #include "nn/datasets.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
@@ -157,6 +159,33 @@ std::string draw(const nn::ImageSet& set, const std::vector<int32_t>& predicted,
   return out + "\n";
 }
 
+// A few words of the language model, as they come.
+void write_a_little(uint32_t seed) {
+  constexpr const char* kPrompt = "It was a cold morning, and";
+  LanguageModel model = load_language_model("");
+  fmt::print(
+      "\nA language model of {:.1f} MB that was trained with lathe (data/model) goes on with \"{}\":\n\n{}",
+      1e-6 * static_cast<double>(embedded_model_bytes().size()), kPrompt, kPrompt);
+  GenerateOptions options;
+  options.max_tokens = 48;
+  options.sampling.temperature = 0.7f;
+  options.sampling.top_p = 0.9f;
+  options.sampling.seed = seed;
+  StreamDecoder decoder(model.tokenizer(), {}, true);
+  const auto say = [](const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  };
+  const GenerateResult result =
+      model.generate(model.tokenizer().encode(kPrompt), options, [&](const GeneratedToken& token) {
+        if (!token.is_end) say(decoder.push(token.id));
+        return true;
+      });
+  say(decoder.finish());
+  fmt::print("\n\n{:.0f} tokens/s; `lathe run` and `lathe chat` have more of it.\n",
+             static_cast<double>(result.ids.size()) / std::max(result.decode_seconds, 1e-9));
+}
+
 void run_demo(const Options& options) {
   const nn::ImageSet digits = nn::digits();
   const auto [train_set, test_set] = nn::split(digits, kTrainFraction, options.seed);
@@ -201,14 +230,18 @@ void run_demo(const Options& options) {
                                         {"train_digits", train_set.size()}, {"weights", weights},
                                         {"epochs", options.epochs},         {"train_seconds", seconds}};
     std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    write_a_little(options.seed);
   }
 }
 
 }  // namespace
 
 void add_demo(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "demo", "Trains a small convolutional network on 1,797 handwritten digits and shows what it sees.");
+  CLI::App* command = app.add_subcommand("demo",
+                                         "Trains a small convolutional network on 1,797 handwritten digits "
+                                         "and shows what it sees; then a language "
+                                         "model writes a little.");
   auto options = std::make_shared<Options>();
   command->add_option("--epochs", options->epochs, "Times every digit is learned from")
       ->check(CLI::Range(0, 1000))

@@ -1,9 +1,12 @@
 #include "lathe/model_options.h"
 
+#include "llm/embedded_model.h"
+
 namespace lathe::command {
 
 void ModelArguments::add_to(CLI::App& command) {
-  command.add_option("-m,--model", path, "GGUF file")->required()->check(CLI::ExistingFile);
+  command.add_option("-m,--model", path, "GGUF file; without one the small model that comes with lathe")
+      ->check(CLI::ExistingFile);
   command
       .add_option("-c,--ctx", options.context,
                   "Positions of the context; 0 is what the model was made for, and without this it is at "
@@ -20,7 +23,7 @@ void ModelArguments::add_to(CLI::App& command) {
 LanguageModel ModelArguments::load() const {
   ModelOptions all = options;
   all.kv_type = kv_type == "f32" ? KvType::F32 : kv_type == "q8_0" ? KvType::Q8_0 : KvType::F16;
-  return LanguageModel::load(path, all);
+  return load_language_model(path, all);
 }
 
 }  // namespace lathe::command

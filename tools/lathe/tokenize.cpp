@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "formats/gguf/gguf.h"
 #include "lathe/command.h"
+#include "llm/embedded_model.h"
 #include "llm/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
@@ -45,8 +46,7 @@ std::vector<int32_t> ids_in(std::string_view text) {
 }
 
 void tokenize(const Options& options) {
-  const GgufFile file = GgufFile::open(options.model).or_throw();
-  const Tokenizer tokenizer = Tokenizer::from_gguf(file.metadata());
+  const Tokenizer tokenizer = Tokenizer::from_gguf(open_model(options.model)->metadata());
   const std::string input = read_stdin();
   if (options.detokenize) {
     const std::string text = tokenizer.decode(ids_in(input), {.show_special = options.special});
@@ -70,8 +70,9 @@ void tokenize(const Options& options) {
 void add_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenize", "Turns text on stdin into token ids, or ids into text.");
   auto options = std::make_shared<Options>();
-  command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")
-      ->required()
+  command
+      ->add_option("-m,--model", options->model,
+                   "GGUF file with a tokenizer; without one the model that comes with lathe")
       ->check(CLI::ExistingFile);
   command->add_flag("--detokenize", options->detokenize,
                     "Read ids and print the text, without a newline added");
@@ -83,7 +84,7 @@ void add_tokenize(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  lathe tokenize -m model.gguf --json < text.txt\n"
-      "  echo -n 'Hello world' | lathe tokenize -m model.gguf\n"
+      "  echo -n 'Hello world' | lathe tokenize\n"
       "  echo 15339 1917 | lathe tokenize -m model.gguf --detokenize");
   command->callback([options] { tokenize(*options); });
 }
