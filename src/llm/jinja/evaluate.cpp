@@ -13,19 +13,9 @@ namespace {
 constexpr int kMaxEvalDepth = 1000;
 constexpr int64_t kMaxRange = 100'000;
 
-void set(Scope& scope, const std::string& name, Value value) {
-  for (auto& [n, v] : scope.variables)
-    if (n == name) {
-      v = std::move(value);
-      return;
-    }
-  scope.variables.emplace_back(name, std::move(value));
-}
-
 const Value* find(const Scope* scope, const std::string& name) {
   for (; scope; scope = scope->parent.get())
-    for (const auto& [n, v] : scope->variables)
-      if (n == name) return &v;
+    if (const Value* found = scope->variables.find(name)) return found;
   return nullptr;
 }
 
@@ -115,12 +105,7 @@ Value Evaluator::checked_text(Text text) {
 Value Evaluator::attribute(const Value& value, const std::string& name) {
   if (value.is_undefined()) undefined_error(value);
   // As in Python, methods come before the keys of a dictionary.
-  if (has_method(value, name)) {
-    Function method;
-    method.name = name;
-    method.self = value;
-    return method;
-  }
+  if (has_method(value, name)) return Function{.name = name, .self = value};
   const Value* found = value.dict() ? value.dict()->find(name) : nullptr;
   return found ? *found : Value(Undefined{&name});
 }
@@ -197,12 +182,9 @@ class Rendering : public Evaluator {
   Text run(const Node& root, const Dict& variables) {
     const ErrorContext context([&] { return fmt::format("rendering {}, line {}", name_, line_); });
     global_ = std::make_shared<Scope>();
-    for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
-      Function function;
-      function.name = name;
-      set(*global_, name, std::move(function));
-    }
-    for (const auto& [name, value] : variables.entries) set(*global_, name.bytes(), value);
+    for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"})
+      global_->variables.set(Text(name), Function{.name = name});
+    for (const auto& [name, value] : variables.entries) global_->variables.set(name, value);
     Text out;
     exec_all(root.body, global_, out);
     return out;
@@ -225,14 +207,20 @@ class Rendering : public Evaluator {
     line_ = node.line;
     switch (node.kind) {
       case NodeKind::Constant: return node.value;
-      case NodeKind::Name: return eval_name(node, scope);
+      case NodeKind::Name: {
+        const Value* found = find(scope.get(), node.text);
+        return found ? *found : Value(Undefined{&node.text});
+      }
       case NodeKind::MakeList: {
         List list;
         for (const NodePtr& child : node.children) list.push_back(eval(*child, scope));
         return list;
       }
       case NodeKind::MakeDict: return eval_dict(node, scope);
-      case NodeKind::Unary: return eval_unary(node, scope);
+      case NodeKind::Unary: {
+        const Value value = eval(*node.children[0], scope);
+        return node.text == "not" ? Value(!value.truthy()) : arithmetic(*this, node.text, int64_t{0}, value);
+      }
       case NodeKind::Binary: return eval_binary(node, scope);
       case NodeKind::Compare: return eval_compare(node, scope);
       case NodeKind::Conditional:
@@ -260,12 +248,6 @@ class Rendering : public Evaluator {
       default: CHECK(false, "a statement where an expression belongs");
     }
     return {};
-  }
-
-  Value eval_unary(const Node& node, const ScopePtr& scope) {
-    const Value value = eval(*node.children[0], scope);
-    if (node.text == "not") return !value.truthy();
-    return arithmetic(*this, node.text, int64_t{0}, value);
   }
 
   Value eval_binary(const Node& node, const ScopePtr& scope) {
@@ -340,11 +322,6 @@ class Rendering : public Evaluator {
     return value.text() ? Value(text) : Value(list);
   }
 
-  Value eval_name(const Node& node, const ScopePtr& scope) {
-    const Value* found = find(scope.get(), node.text);
-    return found ? *found : Value(Undefined{&node.text});
-  }
-
   Value eval_call(const Node& node, const ScopePtr& scope) {
     const Value callee = eval(*node.children[0], scope);
     if (callee.is_undefined()) undefined_error(callee);
@@ -384,7 +361,7 @@ class Rendering : public Evaluator {
       Value value = given                            ? *given
                     : otherwise != macro.named.end() ? eval(*otherwise->second, scope)
                                                      : Value(Undefined{&name});
-      set(*scope, name, std::move(value));
+      scope->variables.set(Text(name), std::move(value));
     }
     Text out;
     exec_all(macro.body, scope, out);
@@ -469,14 +446,9 @@ class Rendering : public Evaluator {
         assign(node, scope, std::move(value));
         break;
       }
-      case NodeKind::Macro: {
-        Function macro;
-        macro.macro = &node;
-        macro.scope = scope;
-        macro.name = node.text;
-        set(*scope, node.text, std::move(macro));
+      case NodeKind::Macro:
+        scope->variables.set(Text(node.text), Function{.macro = &node, .scope = scope, .name = node.text});
         break;
-      }
       case NodeKind::Break: return Flow::Break;
       case NodeKind::Continue: return Flow::Continue;
       case NodeKind::Block: return exec_all(node.body, scope, out);
@@ -505,7 +477,7 @@ class Rendering : public Evaluator {
                       {Text("length"), count},       {Text("previtem"), at(i - 1)},
                       {Text("nextitem"), at(i + 1)}};
       loop.is_namespace = true;  // its names are no methods
-      set(*inner, "loop", std::move(loop));
+      inner->variables.set(Text("loop"), std::move(loop));
       if (exec_all(node.body, inner, out) == Flow::Break) break;
     }
     return count == 0 ? exec_all(node.otherwise, scope, out) : Flow::Next;
@@ -521,12 +493,12 @@ class Rendering : public Evaluator {
       if (value.list() || value.dict()) changed(*target);
       dict->set(Text(node.text), std::move(value));
     } else if (node.names.size() == 1) {
-      set(*scope, node.names[0], std::move(value));
+      scope->variables.set(Text(node.names[0]), std::move(value));
     } else {
       const List parts = items(value);
       if (parts.size() != node.names.size())
         value_error("{} values for {} names ({} …)", parts.size(), node.names.size(), node.names[0]);
-      for (size_t i = 0; i < parts.size(); i++) set(*scope, node.names[i], parts[i]);
+      for (size_t i = 0; i < parts.size(); i++) scope->variables.set(Text(node.names[i]), parts[i]);
     }
   }
 

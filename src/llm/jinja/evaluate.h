@@ -13,7 +13,7 @@ namespace lathe::jinja {
 
 struct Scope {
   std::shared_ptr<Scope> parent;
-  std::vector<std::pair<std::string, Value>> variables;
+  Dict variables;
 };
 using ScopePtr = std::shared_ptr<Scope>;
 

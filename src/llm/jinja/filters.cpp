@@ -69,14 +69,12 @@ Value trim(Evaluator& e, const Value& v, const Arguments& a) {
 Value join(Evaluator& e, const Value& v, const Arguments& a) {
   const Value *separator = a.find(0, "d"), *attribute = a.find(1, "attribute");
   const Text between = separator ? to_text(*separator) : Text();
-  Text out;
-  bool first = true;
+  Text out, before;
   for (const Value& item : e.items(v)) {
     const Text part = to_text(attribute ? path(e, item, *attribute) : item);
     e.charge_text(between.size() + part.size());
-    if (!first) out.append(between);
+    out.append(std::exchange(before, between));
     out.append(part);
-    first = false;
   }
   return e.checked_text(std::move(out));
 }

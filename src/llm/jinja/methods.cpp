@@ -165,10 +165,15 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return is_lower(c) || is_upper(c) || static_cast<unsigned char>(c) >= 0x80; }
 bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
 
-Value title(Evaluator&, const Value& v, const Arguments&) {
-  return v.text()->mapped([](const std::string& s, size_t i) {
+Text title(const Text& text) {
+  return text.mapped([](const std::string& s, size_t i) {
     return i > 0 && is_letter(s[i - 1]) ? lower(s[i]) : upper(s[i]);
   });
+}
+
+template <Text (*kMap)(const Text&)>
+Value mapped(Evaluator&, const Value& v, const Arguments&) {
+  return kMap(*v.text());
 }
 
 const Table& string_methods() {
@@ -186,11 +191,10 @@ const Table& string_methods() {
       {"replace", replace_method},
       {"format", format},
       {"join", join},
-      {"title", title},
-      {"upper", [](Evaluator&, const Value& v, const Arguments&) -> Value { return upper(*v.text()); }},
-      {"lower", [](Evaluator&, const Value& v, const Arguments&) -> Value { return lower(*v.text()); }},
-      {"capitalize",
-       [](Evaluator&, const Value& v, const Arguments&) -> Value { return capitalize(*v.text()); }},
+      {"title", mapped<title>},
+      {"upper", mapped<jinja::upper>},
+      {"lower", mapped<jinja::lower>},
+      {"capitalize", mapped<capitalize>},
       {"isdigit", all_of<is_digit>},
       {"isalpha", all_of<is_letter>},
       {"isalnum", all_of<is_letter_or_digit>},

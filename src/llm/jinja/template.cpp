@@ -23,14 +23,11 @@ Result<Template> Template::parse(std::string_view source, std::string name) {
   } catch (const SyntaxError& error) {
     return ParseError{fmt::format("line {}: {}", error.line, error.text), error.offset, out.name_};
   }
-  out.source_ = std::make_shared<const std::string>(std::move(text));
   return out;
 }
 
 Text Template::render(const Dict& variables, const std::optional<std::tm>& now, const Limits& limits) const {
   return lathe::jinja::render(*root_, variables, name_, now, limits);
 }
-
-bool Template::mentions(std::string_view name) const { return source_->find(name) != std::string::npos; }
 
 }  // namespace lathe::jinja

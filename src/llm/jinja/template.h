@@ -39,14 +39,10 @@ class Template {
   // none.
   Text render(const Dict& variables, const std::optional<std::tm>& now = {}, const Limits& limits = {}) const;
 
-  // Whether the template reads a variable or attribute of that name.
-  bool mentions(std::string_view name) const;
-
  private:
   Template() = default;
   std::string name_;
   std::shared_ptr<const Node> root_;
-  std::shared_ptr<const std::string> source_;
 };
 
 }  // namespace lathe::jinja

@@ -16,7 +16,6 @@ class Text {
 
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
-  bool has_marks() const { return !marks_.empty(); }
   // Escaped for HTML, or declared to be: what is added to it gets escaped too.
   bool is_safe() const { return is_safe_; }
   Text as_safe() const {

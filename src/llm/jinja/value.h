@@ -77,9 +77,9 @@ struct Scope;
 // What can be called: a macro, a function of the environment, or a method with the value it belongs to.
 struct Function {
   const Node* macro = nullptr;
-  std::weak_ptr<Scope> scope;  // of the macro's definition
-  std::string name;
-  Value self;  // of a method
+  std::weak_ptr<Scope> scope = {};  // of the macro's definition
+  std::string name = {};
+  Value self = {};  // of a method
 };
 
 // Nesting that values may have where they are read, written or compared.
