@@ -13,11 +13,14 @@ Shape to_shape(const Ints& sizes) { return Shape(sizes.begin(), sizes.end()); }
 
 }  // namespace
 
-BatchNorm::BatchNorm(int64_t channels, const Options& options) : channels(channels), options(options) {
-  if (options.affine) {
-    weight = Tensor::ones({channels});
-    bias = Tensor::zeros({channels});
-  }
+Affine::Affine(const Shape& shape, bool affine) {
+  if (!affine) return;
+  weight = Tensor::ones(shape);
+  bias = Tensor::zeros(shape);
+}
+
+BatchNorm::BatchNorm(int64_t channels, const Options& options)
+    : Affine({channels}, options.affine), channels(channels), options(options) {
   if (options.track_running_stats) {
     running_mean = buffer(Tensor::zeros({channels}));
     running_var = buffer(Tensor::ones({channels}));
@@ -56,12 +59,9 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, double eps, bool affine)
-    : groups(groups), channels(channels), eps(eps) {
+    : Affine({channels}, affine), groups(groups), channels(channels), eps(eps) {
   if (groups < 1 || channels % groups != 0)
     value_error("{} channels cannot be split into {} groups", channels, groups);
-  if (!affine) return;
-  weight = Tensor::ones({channels});
-  bias = Tensor::zeros({channels});
 }
 
 Tensor GroupNorm::operator()(const Tensor& x) const {
@@ -74,11 +74,8 @@ Tensor GroupNorm::operator()(const Tensor& x) const {
   return normal * weight->reshape(per_channel) + bias->reshape(per_channel);
 }
 
-LayerNorm::LayerNorm(const Ints& shape, double eps, bool elementwise_affine) : shape(shape), eps(eps) {
-  if (!elementwise_affine) return;
-  weight = Tensor::ones(to_shape(shape));
-  bias = Tensor::zeros(to_shape(shape));
-}
+LayerNorm::LayerNorm(const Ints& shape, double eps, bool elementwise_affine)
+    : Affine(to_shape(shape), elementwise_affine), shape(shape), eps(eps) {}
 
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const Shape wanted = to_shape(shape);

@@ -8,9 +8,20 @@
 
 namespace lathe::nn {
 
+// What normalised values are multiplied by and what is added.
+struct Affine {
+  Affine(const Shape& shape, bool affine);
+  void each(auto&& visit) const {
+    visit("weight", weight);
+    visit("bias", bias);
+  }
+
+  std::optional<Tensor> weight, bias;
+};
+
 // Normalises each channel (axis 1) over all other axes. In training mode by the batch, whose mean and
 // variance also move the running ones; else by the running ones, or by the batch where none are tracked.
-struct BatchNorm {
+struct BatchNorm : Affine {
   struct Options {
     double eps = 1e-5;
     bool affine = true;
@@ -21,8 +32,7 @@ struct BatchNorm {
   BatchNorm(int64_t channels, const Options& options);
   Tensor operator()(const Tensor& x) const;
   void each(auto&& visit) const {
-    visit("weight", weight);
-    visit("bias", bias);
+    Affine::each(visit);
     visit("running_mean", running_mean);
     visit("running_var", running_var);
     visit("num_batches_tracked", num_batches_tracked);
@@ -30,7 +40,6 @@ struct BatchNorm {
 
   int64_t channels;
   Options options;
-  std::optional<Tensor> weight, bias;
   std::optional<Tensor> running_mean, running_var, num_batches_tracked;  // buffers
 };
 using BatchNorm1d = BatchNorm;
@@ -39,17 +48,12 @@ using BatchNorm3d = BatchNorm;
 
 // Normalises each group of channels (axis 1) of a sample over the group and the axes behind it; weight and
 // bias (channels). ValueError unless the groups divide the channels.
-struct GroupNorm {
+struct GroupNorm : Affine {
   GroupNorm(int64_t groups, int64_t channels, double eps = 1e-5, bool affine = true);
   Tensor operator()(const Tensor& x) const;
-  void each(auto&& visit) const {
-    visit("weight", weight);
-    visit("bias", bias);
-  }
 
   int64_t groups, channels;
   double eps;
-  std::optional<Tensor> weight, bias;
 };
 
 // Normalises each channel of a sample by itself.
@@ -59,17 +63,12 @@ struct InstanceNorm : GroupNorm {
 };
 
 // Normalises over the last axes, which must have `shape`.
-struct LayerNorm {
+struct LayerNorm : Affine {
   explicit LayerNorm(const Ints& shape, double eps = 1e-5, bool elementwise_affine = true);
   Tensor operator()(const Tensor& x) const;
-  void each(auto&& visit) const {
-    visit("weight", weight);
-    visit("bias", bias);
-  }
 
   Ints shape;
   double eps;
-  std::optional<Tensor> weight, bias;
 };
 
 // Normalises images (batch, channels, height, width) over the channels of each pixel.
