@@ -49,14 +49,14 @@ Loaded load() {
         "cannot open LLVM 19; install libllvm19, name the file in LLVM_PATH, or use DEV=CPU:C:" + out.error;
     return out;
   }
-#define LATHE_LLVM_RESOLVE(name)                                                 \
+#define LLVM_FUNCTION(name)                                                      \
   out.api.name = reinterpret_cast<decltype(out.api.name)>(dlsym(handle, #name)); \
   if (!out.api.name) {                                                           \
     out.error = "the LLVM library found lacks " #name "; version 19 is needed";  \
     return out;                                                                  \
   }
-  LATHE_LLVM_FUNCTIONS(LATHE_LLVM_RESOLVE)
-#undef LATHE_LLVM_RESOLVE
+#include "runtime/cpu/llvm_functions.def"
+#undef LLVM_FUNCTION
   for (const char* part : {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"}) {
     const std::string name = fmt::format("LLVMInitialize{}{}", kArchitecture, part);
     auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name.c_str()));

@@ -14,42 +14,6 @@
 
 namespace lathe {
 
-// The functions used, and nothing else: headers give the types, dlsym the addresses.
-#define LATHE_LLVM_FUNCTIONS(F)                 \
-  F(LLVMContextCreate)                          \
-  F(LLVMContextDispose)                         \
-  F(LLVMContextSetDiagnosticHandler)            \
-  F(LLVMInstallFatalErrorHandler)               \
-  F(LLVMGetDiagInfoDescription)                 \
-  F(LLVMGetDiagInfoSeverity)                    \
-  F(LLVMCreateMemoryBufferWithMemoryRange)      \
-  F(LLVMParseIRInContext)                       \
-  F(LLVMVerifyModule)                           \
-  F(LLVMDisposeModule)                          \
-  F(LLVMSetTarget)                              \
-  F(LLVMSetModuleDataLayout)                    \
-  F(LLVMDisposeMessage)                         \
-  F(LLVMGetDefaultTargetTriple)                 \
-  F(LLVMGetTargetFromTriple)                    \
-  F(LLVMGetHostCPUName)                         \
-  F(LLVMGetHostCPUFeatures)                     \
-  F(LLVMCreateTargetMachine)                    \
-  F(LLVMDisposeTargetMachine)                   \
-  F(LLVMCreateTargetDataLayout)                 \
-  F(LLVMDisposeTargetData)                      \
-  F(LLVMTargetMachineEmitToMemoryBuffer)        \
-  F(LLVMGetBufferStart)                         \
-  F(LLVMGetBufferSize)                          \
-  F(LLVMDisposeMemoryBuffer)                    \
-  F(LLVMCreatePassBuilderOptions)               \
-  F(LLVMDisposePassBuilderOptions)              \
-  F(LLVMPassBuilderOptionsSetLoopUnrolling)     \
-  F(LLVMPassBuilderOptionsSetLoopVectorization) \
-  F(LLVMPassBuilderOptionsSetSLPVectorization)  \
-  F(LLVMRunPasses)                              \
-  F(LLVMGetErrorMessage)                        \
-  F(LLVMDisposeErrorMessage)
-
 // What LLVM throws at compile_llvm instead of aborting. Objects that LLVM was working on must be left as they
 // are.
 struct LlvmFatalError {
@@ -57,9 +21,9 @@ struct LlvmFatalError {
 };
 
 struct LlvmApi {
-#define LATHE_LLVM_MEMBER(name) decltype(&::name) name = nullptr;
-  LATHE_LLVM_FUNCTIONS(LATHE_LLVM_MEMBER)
-#undef LATHE_LLVM_MEMBER
+#define LLVM_FUNCTION(name) decltype(&::name) name = nullptr;
+#include "runtime/cpu/llvm_functions.def"
+#undef LLVM_FUNCTION
 };
 
 // Opens the library and registers the host target the first time. A DeviceError says which names were tried;

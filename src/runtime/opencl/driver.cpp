@@ -25,12 +25,13 @@ Loaded load() {
     out.error = fmt::format("no OpenCL driver: {}", reason ? reason : "libOpenCL.so.1 cannot be opened");
     return out;
   }
-#define LATHE_OPENCL_RESOLVE(name, parameters)                                          \
+#define OPENCL_CALL(name, parameters)                                                   \
   out.driver.name = reinterpret_cast<decltype(out.driver.name)>(dlsym(library, #name)); \
   if (!out.driver.name) out.error = "no OpenCL driver: the library found lacks " #name;
-  LATHE_OPENCL_CALLS(LATHE_OPENCL_RESOLVE)
-  LATHE_OPENCL_FACTORIES(LATHE_OPENCL_RESOLVE)
-#undef LATHE_OPENCL_RESOLVE
+#define OPENCL_FACTORY OPENCL_CALL
+#include "runtime/opencl/driver_calls.def"
+#undef OPENCL_CALL
+#undef OPENCL_FACTORY
   return out;
 }
 

@@ -21,44 +21,12 @@ inline constexpr Name kDeviceMaxGroupItems = 0x1004, kDeviceMaxItemSizes = 0x100
 inline constexpr Code kMemObjectAllocationFailure = -4, kOutOfResources = -5, kOutOfHostMemory = -6,
                       kInvalidBufferSize = -61;
 
-// F(name, parameters), each returning a Code unless the name is in the second list.
-#define LATHE_OPENCL_CALLS(F)                                                                                \
-  F(clGetPlatformIDs, (uint32_t, Handle*, uint32_t*))                                                        \
-  F(clGetDeviceIDs, (Handle, uint64_t, uint32_t, Handle*, uint32_t*))                                        \
-  F(clGetDeviceInfo, (Handle, Name, size_t, void*, size_t*))                                                 \
-  F(clBuildProgram, (Handle, uint32_t, const Handle*, const char*, void (*)(Handle, void*), void*))          \
-  F(clGetProgramBuildInfo, (Handle, Handle, Name, size_t, void*, size_t*))                                   \
-  F(clReleaseProgram, (Handle))                                                                              \
-  F(clGetKernelWorkGroupInfo, (Handle, Handle, Name, size_t, void*, size_t*))                                \
-  F(clSetKernelArg, (Handle, uint32_t, size_t, const void*))                                                 \
-  F(clReleaseKernel, (Handle))                                                                               \
-  F(clReleaseMemObject, (Handle))                                                                            \
-  F(clEnqueueReadBuffer,                                                                                     \
-    (Handle, Handle, uint32_t, size_t, size_t, void*, uint32_t, const Handle*, Handle*))                     \
-  F(clEnqueueWriteBuffer,                                                                                    \
-    (Handle, Handle, uint32_t, size_t, size_t, const void*, uint32_t, const Handle*, Handle*))               \
-  F(clEnqueueCopyBuffer, (Handle, Handle, Handle, size_t, size_t, size_t, uint32_t, const Handle*, Handle*)) \
-  F(clEnqueueNDRangeKernel, (Handle, Handle, uint32_t, const size_t*, const size_t*, const size_t*,          \
-                             uint32_t, const Handle*, Handle*))                                              \
-  F(clWaitForEvents, (uint32_t, const Handle*))                                                              \
-  F(clGetEventProfilingInfo, (Handle, Name, size_t, void*, size_t*))                                         \
-  F(clReleaseEvent, (Handle))                                                                                \
-  F(clFinish, (Handle))
-#define LATHE_OPENCL_FACTORIES(F)                                                       \
-  F(clCreateContext, (const intptr_t*, uint32_t, const Handle*,                         \
-                      void (*)(const char*, const void*, size_t, void*), void*, Code*)) \
-  F(clCreateCommandQueue, (Handle, Handle, uint64_t, Code*))                            \
-  F(clCreateBuffer, (Handle, uint64_t, size_t, void*, Code*))                           \
-  F(clCreateProgramWithSource, (Handle, uint32_t, const char**, const size_t*, Code*))  \
-  F(clCreateKernel, (Handle, const char*, Code*))
-
 struct Driver {
-#define LATHE_OPENCL_MEMBER(name, parameters) Code(*name) parameters = nullptr;
-  LATHE_OPENCL_CALLS(LATHE_OPENCL_MEMBER)
-#undef LATHE_OPENCL_MEMBER
-#define LATHE_OPENCL_MEMBER(name, parameters) Handle(*name) parameters = nullptr;
-  LATHE_OPENCL_FACTORIES(LATHE_OPENCL_MEMBER)
-#undef LATHE_OPENCL_MEMBER
+#define OPENCL_CALL(name, parameters) Code(*name) parameters = nullptr;
+#define OPENCL_FACTORY(name, parameters) Handle(*name) parameters = nullptr;
+#include "runtime/opencl/driver_calls.def"
+#undef OPENCL_CALL
+#undef OPENCL_FACTORY
 };
 
 // Opens the library the first time. DeviceError "no OpenCL driver: …" where there is none; the outcome is
