@@ -288,60 +288,10 @@ struct Opcode {
   int n = 0;
 };
 constexpr unsigned char kStop = '.';
-// Names as in Python's pickletools.
 constexpr Opcode kOpcodes[] = {
-    {0x80, &Unpickler::protocol},         // PROTO
-    {0x95, &Unpickler::skip, 8},          // FRAME
-    {'N', &Unpickler::constant, 0},       // NONE
-    {0x88, &Unpickler::constant, 2},      // NEWTRUE
-    {0x89, &Unpickler::constant, 1},      // NEWFALSE
-    {'J', &Unpickler::integer, 4},        // BININT
-    {'K', &Unpickler::integer, 1},        // BININT1
-    {'M', &Unpickler::integer, 2},        // BININT2
-    {0x8a, &Unpickler::long_integer, 1},  // LONG1
-    {0x8b, &Unpickler::long_integer, 4},  // LONG4
-    {'G', &Unpickler::floating},          // BINFLOAT
-    {'X', &Unpickler::text, 4},           // BINUNICODE
-    {0x8c, &Unpickler::text, 1},          // SHORT_BINUNICODE
-    {0x8d, &Unpickler::text, 8},          // BINUNICODE8
-    {'T', &Unpickler::text, 4},           // BINSTRING, of Python 2
-    {'U', &Unpickler::text, 1},           // SHORT_BINSTRING
-    {'B', &Unpickler::raw_bytes, 4},      // BINBYTES
-    {'C', &Unpickler::raw_bytes, 1},      // SHORT_BINBYTES
-    {0x8e, &Unpickler::raw_bytes, 8},     // BINBYTES8
-    {0x96, &Unpickler::raw_bytes, 8},     // BYTEARRAY8
-    {'c', &Unpickler::global},            // GLOBAL
-    {0x93, &Unpickler::stack_global},     // STACK_GLOBAL
-    {'(', &Unpickler::mark},              // MARK
-    {'0', &Unpickler::pop},               // POP
-    {'1', &Unpickler::pop_mark},          // POP_MARK
-    {'2', &Unpickler::duplicate},         // DUP
-    {')', &Unpickler::empty},             // EMPTY_TUPLE
-    {']', &Unpickler::empty},             // EMPTY_LIST
-    {0x8f, &Unpickler::empty},            // EMPTY_SET
-    {'}', &Unpickler::empty, kDict},      // EMPTY_DICT
-    {'t', &Unpickler::sequence},          // TUPLE
-    {'l', &Unpickler::sequence},          // LIST
-    {0x91, &Unpickler::sequence},         // FROZENSET
-    {'d', &Unpickler::dict},              // DICT
-    {0x85, &Unpickler::short_tuple, 1},   // TUPLE1
-    {0x86, &Unpickler::short_tuple, 2},   // TUPLE2
-    {0x87, &Unpickler::short_tuple, 3},   // TUPLE3
-    {'a', &Unpickler::append, 1},         // APPEND
-    {'s', &Unpickler::append, 2},         // SETITEM
-    {'e', &Unpickler::extend},            // APPENDS
-    {0x90, &Unpickler::extend},           // ADDITEMS
-    {'u', &Unpickler::extend, kDict},     // SETITEMS
-    {'R', &Unpickler::call},              // REDUCE
-    {0x81, &Unpickler::call},             // NEWOBJ
-    {0x92, &Unpickler::call_with_names},  // NEWOBJ_EX
-    {'b', &Unpickler::build},             // BUILD
-    {'Q', &Unpickler::persistent},        // BINPERSID
-    {'q', &Unpickler::put, 1},            // BINPUT
-    {'r', &Unpickler::put, 4},            // LONG_BINPUT
-    {0x94, &Unpickler::memoize},          // MEMOIZE
-    {'h', &Unpickler::recall, 1},         // BINGET
-    {'j', &Unpickler::recall, 4},         // LONG_BINGET
+#define OPCODE(name, code, action, n) {code, &Unpickler::action, n},
+#include "formats/pickle_opcodes.def"
+#undef OPCODE
 };
 
 constexpr auto kRows = [] {
