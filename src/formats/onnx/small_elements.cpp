@@ -129,31 +129,24 @@ std::optional<Elements> folded(const UOp& u, const Elements& x, size_t n) {
   return out;
 }
 
-// Pad and Shrink: the box of the smaller shape within the larger one.
-Elements boxed(const UOp& u, const Elements& x, const Sizes& from, const Sizes& to) {
-  const std::vector<int64_t> step = strides(u.op() == Op::Pad ? to : from);
-  const Shape offset = shape_from_node(u.src(1));
-  int64_t first = 0;
-  for (size_t i = 0; i < step.size(); i++) first += offset[i].value() * step[i];
-  if (u.op() == Op::Shrink) return picked(x, to, first, step);
-  Elements out(count(to), cast_scalar(Scalar(0), u.dtype()));
-  walk(from, first, step, [&](size_t i, size_t at) { out[at] = x[i]; });
-  return out;
-}
-
-Elements reordered(const UOp& u, const Elements& x, const Sizes& from, const Sizes& to) {
-  const std::vector<int64_t> own = strides(from);
+// Movement: the result, or for Pad the source, is a box that steps through the other from `first` on.
+Elements moved(const UOp& u, const Elements& x, const Sizes& from, const Sizes& to) {
+  const std::vector<int64_t> own = strides(u.op() == Op::Pad ? to : from);
   std::vector<int64_t> step = own;
   int64_t first = 0;
-  const auto arg = u.arg_as<AxesArg>().span();
-  for (size_t i = 0; i < step.size(); i++) {
-    if (u.op() == Op::Permute) step[i] = own[static_cast<size_t>(arg[i])];
-    if (u.op() == Op::Flip && arg[i]) {
+  if (u.op() == Op::Expand) step.insert(step.begin(), to.size() - from.size(), 0);
+  for (size_t i = 0; i < own.size(); i++) {
+    if (u.op() == Op::Pad || u.op() == Op::Shrink) first += shape_from_node(u.src(1))[i].value() * own[i];
+    if (u.op() == Op::Permute) step[i] = own[static_cast<size_t>(u.arg_as<AxesArg>().span()[i])];
+    if (u.op() == Op::Flip && u.arg_as<AxesArg>().span()[i]) {
       first += own[i] * (static_cast<int64_t>(from[i]) - 1);
       step[i] = -own[i];
     }
   }
-  return from.empty() || x.empty() ? x : picked(x, to, first, step);
+  if (u.op() != Op::Pad) return picked(x, to, first, step);
+  Elements out(count(to), cast_scalar(Scalar(0), u.dtype()));
+  walk(from, first, step, [&](size_t i, size_t at) { out[at] = x[i]; });
+  return out;
 }
 
 Elements converted(const Elements& x, const UOp& u) {
@@ -185,16 +178,11 @@ std::optional<Elements> value(const UOp& u, const Sizes& shape, const Done& done
     case Op::Contiguous:
     case Op::ContiguousBackward:
     case Op::Detach: return x;
-    case Op::Expand: {
-      std::vector<int64_t> step(shape.size() - from.size(), 0);
-      const std::vector<int64_t> own = strides(from);
-      step.insert(step.end(), own.begin(), own.end());
-      return picked(x, shape, 0, step);
-    }
+    case Op::Expand:
     case Op::Pad:
-    case Op::Shrink: return boxed(u, x, from, shape);
+    case Op::Shrink:
     case Op::Permute:
-    case Op::Flip: return reordered(u, x, from, shape);
+    case Op::Flip: return moved(u, x, from, shape);
     case Op::Reduce: return folded(u, x, count(shape));
     case Op::Cast: return converted(x, u);
     case Op::Bitcast:
