@@ -233,9 +233,7 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim0, int64_t dim1) const {
   first.push_back(SInt(n));
   first.push_back(SInt(1));
   out.push_back(SInt(n));
-  AxisPairs tail(rank - 1, none);
-  tail[rank - 2] = {SInt(0), SInt(n)};
-  return x.shrink(square).reshape(flat).pad(tail).reshape(cut).shrink_to(first).reshape(out);
+  return x.shrink(square).reshape(flat).pad({0, n}).reshape(cut).shrink_to(first).reshape(out);
 }
 
 Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const {

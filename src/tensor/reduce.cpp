@@ -179,9 +179,8 @@ Tensor Tensor::cumulative(Running running, int axis) const {
         iota(size, DType::Int32, rank - 1, rank).le(iota(size, DType::Int32, rank - 2, rank));
     return fold_last(running, counts.where(x, Tensor(identity_of(running, dtype())))).transpose(axis, -1);
   }
-  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
-  pads.back() = {size - SInt(1), SInt(0)};
-  const Tensor padded = transpose(axis, -1).pad_constant(pads, identity_of(running, dtype()));
+  const Tensor padded =
+      transpose(axis, -1).pad({size.value() - 1, 0}, PadMode::Constant, identity_of(running, dtype()));
   return fold_last(running, padded.pool(Ints(size.value()))).transpose(axis, -1);
 }
 
@@ -195,19 +194,16 @@ Tensor Tensor::cumulative_in_stages(Running running, int64_t dim) const {
   // Within blocks, then over the totals of the blocks before.
   const int64_t blocks = (size + kCumulativeBlock - 1) / kCumulativeBlock;
   const Scalar identity = identity_of(running, dtype());
-  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
-  pads.back() = {SInt(blocks * kCumulativeBlock - size), SInt(0)};
-  const Tensor in_blocks =
-      transpose(axis, -1).pad_constant(pads, identity).unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
+  const int64_t filled = blocks * kCumulativeBlock - size;
+  const Tensor in_blocks = transpose(axis, -1)
+                               .pad({filled, 0}, PadMode::Constant, identity)
+                               .unflatten(-1, {SInt(-1), SInt(kCumulativeBlock)});
   const int rank = static_cast<int>(in_blocks.ndim());
   const Tensor within = in_blocks.cumulative(running, rank - 1);
-  AxisPairs last(static_cast<size_t>(rank), none), tail(static_cast<size_t>(ndim()), none);
-  last.back() = {SInt(kCumulativeBlock - 1), SInt(kCumulativeBlock)};
-  pads.back() = {SInt(1), SInt(-1)};
-  const Tensor totals = within.shrink(last).squeeze(-1);
-  const Tensor before = totals.pad_constant(pads, identity).cumulative_in_stages(running, -1).unsqueeze(-1);
-  tail.back() = {SInt(blocks * kCumulativeBlock - size), SInt(blocks * kCumulativeBlock)};
-  return combine(running, within, before).flatten(-2).shrink(tail).transpose(axis, -1);
+  const Tensor totals = within.at(ellipsis, -1).pad({1, -1}, PadMode::Constant, identity);
+  const Tensor before = totals.cumulative_in_stages(running, -1).unsqueeze(-1);
+  const Tensor all = combine(running, within, before).flatten(-2);
+  return all.at(ellipsis, Slice{filled, none}).transpose(axis, -1);
 }
 
 Tensor Tensor::cumsum(int64_t axis) const { return cumulative_in_stages(Running::Sum, axis); }
@@ -225,9 +221,7 @@ ValuesAndIndices Tensor::cummax(int64_t dim) const {
   // The first position whose element is the running maximum: the last one where the maximum has risen.
   const SInt n = x.shape().back();
   const Tensor position = iota(n, DType::Int32, 0, 1);
-  AxisPairs pads(static_cast<size_t>(ndim()), AxisPair(0, 0));
-  pads.back() = {SInt(1), SInt(-1)};
-  const Tensor risen = values.ne(values.pad_constant(pads, 0)).bitwise_or(position.eq(0));
+  const Tensor risen = values.ne(values.pad({1, -1})).bitwise_or(position.eq(0));
   const Tensor at = risen.where(position, 0).cumulative_in_stages(Running::Max, -1);
   return {values.transpose(axis, -1), at.transpose(axis, -1)};
 }
