@@ -27,6 +27,8 @@ Tensor repeat_heads(const Tensor& x, const SInt& heads) {
   return own == heads.value() ? x : x.repeat_interleave(heads.value() / own, 1);
 }
 
+double default_scale(const Tensor& q) { return 1 / std::sqrt(static_cast<double>(q.size(-1).value())); }
+
 // 0 where a query may look, -inf where it may not.
 Tensor as_bias(const Tensor& allowed, DType d) {
   return allowed.where(Tensor(0.0, d), Tensor(kMinusInfinity, d));
@@ -38,11 +40,8 @@ std::optional<Tensor> attention_bias(const Call& c, DType d, int64_t queries, in
   if (c.has(3)) {
     bias = is_bool(c[3].dtype()) ? as_bias(c[3], d) : c[3].cast(d);
     // A mask may end before the keys do; nobody looks at the rest.
-    if (const int64_t given = bias->size(-1).value(); given < keys) {
-      AxisPairs pads(bias->shape().size(), AxisPair(0, 0));
-      pads.back() = {SInt(0), SInt(keys - given)};
-      bias = bias->pad(pads, PadMode::Constant, kMinusInfinity);
-    }
+    if (const int64_t given = bias->size(-1).value(); given < keys)
+      bias = bias->pad({0, keys - given}, PadMode::Constant, kMinusInfinity);
   }
   const auto also = [&](const Tensor& allowed) {
     const Tensor more = as_bias(allowed, d);
@@ -62,8 +61,7 @@ Values attention(const Call& c) {
   if (c.has(4)) k = Tensor::cat({c[4], k}, 2);
   if (c.has(5)) v = Tensor::cat({c[5], v}, 2);
   const Tensor keys = repeat_heads(k, q.size(1)), values = repeat_heads(v, q.size(1));
-  const double scale =
-      std::sqrt(c.attr_real("scale", 1 / std::sqrt(static_cast<double>(q.size(-1).value()))));
+  const double scale = std::sqrt(c.attr_real("scale", default_scale(q)));
   const DType d = q.dtype();
   const Tensor raw = q.mul(scale).cast(d).matmul(keys.transpose(-2, -1).mul(scale).cast(d));
   const double cap = c.attr_real("softcap", 0);
@@ -81,8 +79,7 @@ Values attention(const Call& c) {
 // Scores and weights pass through graphs of the model's own.
 Tensor flex_attention(const Call& c) {
   const Tensor &q = c[0], k = repeat_heads(c[1], c[0].size(1)), v = repeat_heads(c[2], c[0].size(1));
-  const double scale =
-      std::sqrt(c.attr_real("scale", 1 / std::sqrt(static_cast<double>(q.size(-1).value()))));
+  const double scale = std::sqrt(c.attr_real("scale", default_scale(q)));
   const DType d = q.dtype(), wide = join(d, DType::Float32);
   const auto modified = [&](std::string_view name, const Tensor& x) {
     if (!c.attribute(name)) return x;
@@ -128,7 +125,7 @@ Values linear_attention(const Call& c) {
     return x.reshape({x.size(0), x.size(1), SInt(n), SInt(-1)}).transpose(0, 1).cast(DType::Float32);
   };
   const Tensor q = per_step(c[0], q_heads), k = per_step(c[1], heads), v = per_step(c[2], heads);
-  const double scale = c.attr_real("scale", 1 / std::sqrt(static_cast<double>(q.size(-1).value())));
+  const double scale = c.attr_real("scale", default_scale(q));
   Tensor state = c.has(3) ? c[3].cast(DType::Float32)
                           : Tensor::constant_of({q.size(1), SInt(heads), k.size(-1), v.size(-1)}, 0.0);
   std::vector<Tensor> outputs;
@@ -154,7 +151,7 @@ Values linear_attention(const Call& c) {
 Tensor attend(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v,
               const std::optional<Tensor>& bias) {
   const double given = c.attr_real("scale", 0), cap = c.attr_real("softcap", 0);
-  const double scale = given > 0 ? given : 1 / std::sqrt(static_cast<double>(q.size(-1).value()));
+  const double scale = given > 0 ? given : default_scale(q);
   const DType d = q.dtype();
   Tensor scores = q.matmul(repeat_heads(k, q.size(1)).transpose(-2, -1)).mul(scale).cast(d);
   if (cap > 0) scores = scores.div(cap).tanh().mul(cap).cast(d);

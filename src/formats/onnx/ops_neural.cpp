@@ -91,9 +91,8 @@ Tensor rms_normalization(const Call& c) {
 Tensor local_response_normalization(const Call& c) {
   const Tensor& x = c[0];
   const int64_t size = c.attr_int("size"), before = (size - 1) / 2;
-  AxisPairs pads(x.shape().size(), AxisPair(0, 0));
-  pads[1] = {SInt(before), SInt(size - 1 - before)};
-  const Tensor sums = x.square().pad(pads).transpose(1, -1).pool(size).sum(-1).transpose(1, -1);
+  const Tensor channels_last = x.square().transpose(1, -1).pad({before, size - 1 - before});
+  const Tensor sums = channels_last.pool(size).sum(-1).transpose(1, -1);
   const double alpha = c.attr_real("alpha", 1e-4) / static_cast<double>(size);
   return x.div(sums.mul(alpha).add(c.attr_real("bias", 1)).pow(c.attr_real("beta", 0.75)));
 }
