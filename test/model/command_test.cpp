@@ -39,10 +39,10 @@ Outcome run(const std::string& arguments, const std::string& under = "") {
 }  // namespace
 
 TEST_CASE("help has examples") {
-  for (const char* arguments :
-       {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help", "trace --help",
-        "profile --help", "onnx --help", "onnx info --help", "onnx run --help", "onnx test --help",
-        "onnx bench --help", "tune --help", "tokenize --help", "template --help", "chat --help", "serve --help"}) {
+  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help",
+                                "trace --help", "profile --help", "onnx --help", "onnx info --help",
+                                "onnx run --help", "onnx test --help", "onnx bench --help", "tune --help",
+                                "tokenize --help", "template --help", "chat --help", "serve --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
