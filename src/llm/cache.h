@@ -19,7 +19,7 @@ void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x);
 // What scores become before and in the softmax.
 struct Scores {
   double scale = 1, softcap = 0;
-  int64_t window = 0;           // a row sees so many positions up to its own; 0: all
+  int64_t window = 0;                // a row sees so many positions up to its own; 0: all
   std::optional<Tensor> sinks = {};  // float32 (heads): logits of one more column, which has no value
 };
 
