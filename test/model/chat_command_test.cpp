@@ -129,7 +129,7 @@ TEST_CASE("serve") {
     joined +=
         nlohmann::json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6))["choices"][0]["delta"]
             .value("content", "");
-  CHECK(joined == whole);
+  CHECK(joined == whole.get<std::string>());
   auto digits = chat;
   digits["grammar"] = "root ::= [0-9]{4}";
   const auto number = nlohmann::json::parse(post("/v1/chat/completions", digits).body)["choices"][0];

@@ -186,8 +186,8 @@ TEST_CASE("server: a stream is the whole answer in pieces") {
     reasoning += delta.value("reasoning_content", "");
     if (delta.contains("tool_calls")) call = delta["tool_calls"][0];
   }
-  CHECK(content == message["content"]);
-  CHECK(reasoning == message["reasoning_content"]);
+  CHECK(content == message["content"].get<std::string>());
+  CHECK(reasoning == message["reasoning_content"].get<std::string>());
   CHECK(call["index"] == 0);
   CHECK(call["function"] == message["tool_calls"][0]["function"]);
   CHECK(all[all.size() - 2]["choices"][0]["finish_reason"] == "tool_calls");
