@@ -39,10 +39,11 @@ Outcome run(const std::string& arguments, const std::string& under = "") {
 }  // namespace
 
 TEST_CASE("help has examples") {
-  for (const char* arguments : {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help",
-                                "trace --help", "profile --help", "onnx --help", "onnx info --help",
-                                "onnx run --help", "onnx test --help", "onnx bench --help", "tune --help",
-                                "tokenize --help", "template --help", "chat --help", "serve --help"}) {
+  for (const char* arguments :
+       {"--help", "demo --help", "devices --help", "knobs --help", "tensors --help", "trace --help",
+        "profile --help", "onnx --help", "onnx info --help", "onnx run --help", "onnx test --help",
+        "onnx bench --help", "tune --help", "tokenize --help", "template --help", "chat --help",
+        "serve --help", "perplexity --help", "eval --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = run(arguments);
     CHECK(outcome.code == 0);
@@ -61,6 +62,8 @@ TEST_CASE("wrong usage is 2 and says what is wrong") {
            {"demo --nonsense", "--nonsense"},
            {"trace", "FILE"},
            {"tune", "MODEL"},
+           {"eval", "--file"},
+           {"perplexity -f x --window 2", "--window"},
            {"tune --beam 0 m", "MODEL"},
            {"trace f --rule a:1 --pass b", "--pass"}}) {
     CAPTURE(arguments);
@@ -158,6 +161,28 @@ TEST_CASE("an ONNX model") {
 }
 
 TEST_CASE("knobs") { CHECK(run("knobs").out == knobs_help()); }
+
+TEST_CASE("perplexity and eval of the embedded model") {
+  test::TempDir dir;
+  const std::string text = dir.file("text.txt"), questions = dir.file("questions.json");
+  std::string words;
+  for (int i = 0; i < 40; i++) words += "I was glad of it: I never liked long walks. ";
+  write_file_atomically(text, words);
+  const Outcome perplexity = run("perplexity --json --window 32 --windows 2 -f '" + text + "'");
+  REQUIRE(perplexity.code == 0);
+  const auto measured = nlohmann::json::parse(perplexity.out);
+  CHECK(measured.at("windows") == 2);
+  CHECK(measured.at("scored") == 2 * 15);
+  CHECK(measured.at("perplexity") > 1);
+  write_file_atomically(questions, R"({"prompt":"On the other","choices":["hand","was"],"answer":0})");
+  const Outcome eval = run("eval --json -f '" + questions + "'");
+  REQUIRE(eval.code == 0);
+  CHECK(nlohmann::json::parse(eval.out).at("accuracy") == 1);
+  write_file_atomically(questions, R"({"prompt":"On the other","choices":["hand"],"answer":0})");
+  const Outcome wrong = run("eval -f '" + questions + "'");
+  CHECK(wrong.code == 1);
+  CHECK(test::contains(wrong.err, "item 1: has no \"choices\""));
+}
 
 TEST_CASE("the demo in one epoch") {
   test::TempDir dir;
