@@ -2,8 +2,6 @@
 #include "tensor/promote.h"
 #include "tensor/tensor.h"
 
-#include <cmath>
-
 namespace lathe {
 namespace {
 

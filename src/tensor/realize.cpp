@@ -17,7 +17,6 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 

@@ -2,8 +2,6 @@
 #include "formats/onnx/call.h"
 #include "formats/onnx/window.h"
 
-#include <cmath>
-
 namespace lathe::onnx {
 namespace {
 

@@ -2,9 +2,6 @@
 #include "formats/onnx/call.h"
 #include "formats/onnx/window.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace lathe::onnx {
 
 Tensor gemm(const Call& c, Tensor a, Tensor b, const std::optional<Tensor>& bias) {

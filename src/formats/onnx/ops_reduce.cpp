@@ -1,8 +1,6 @@
 // Reductions and running sums.
 #include "formats/onnx/call.h"
 
-#include <algorithm>
-
 namespace lathe::onnx {
 namespace {
 

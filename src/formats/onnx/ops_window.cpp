@@ -3,8 +3,6 @@
 #include "formats/onnx/window.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 namespace lathe::onnx {
 

@@ -6,7 +6,6 @@
 #include "formats/onnx/value.h"
 #include "uop/eval.h"
 
-#include <cstring>
 #include <unordered_map>
 
 namespace lathe::onnx {

@@ -3,7 +3,6 @@
 #include "llm/jinja/node.h"
 #include "llm/jinja/template.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "uop/eval.h"
 
-#include <bit>
 #include <cstring>
 
 namespace lathe::interp {

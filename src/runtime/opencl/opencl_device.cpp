@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <limits>
 #include <mutex>
-#include <optional>
 
 namespace lathe {
 namespace {
