@@ -48,8 +48,7 @@ FileData FileData::part(size_t at, size_t bytes) const {
 Tensor FileData::tensor(std::span<const std::byte> part, const std::vector<int64_t>& shape, DType dtype,
                         const std::string& device_name, const std::string& tensor) const {
   if (dtype == DType::Bool) {
-    const auto odd =
-        std::find_if(part.begin(), part.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; });
+    const auto odd = std::ranges::find_if(part, [](std::byte b) { return std::to_integer<int>(b) > 1; });
     if (odd != part.end())
       value_error("{}: offset {}: tensor `{}`: a truth value is {}", name_,
                   offset_ + static_cast<size_t>(&*odd - bytes_.data()), tensor, std::to_integer<int>(*odd));

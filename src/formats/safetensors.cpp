@@ -36,7 +36,7 @@ Result<void> check_ranges(SafetensorsHeader& header, uint64_t data_at, uint64_t 
                           std::string_view where) {
   std::vector<size_t> order(header.tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  std::ranges::sort(order, [&](size_t a, size_t b) {
     const SafetensorsEntry &x = header.tensors[a], &y = header.tensors[b];
     return std::tie(x.begin, x.end, a) < std::tie(y.begin, y.end, b);
   });

@@ -17,7 +17,7 @@ constexpr std::string_view kSuffix = ".safetensors.index.json";
 bool stays_below(const std::string& file) {
   const std::filesystem::path path(file);
   return !file.empty() && path.is_relative() && path.has_filename() && file.find('\0') == file.npos &&
-         std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
+         std::ranges::none_of(path, [](const auto& part) { return part == ".."; });
 }
 
 // The document as events: a tree of it would take time quadratic in its length.

@@ -345,7 +345,7 @@ std::vector<size_t> moving_axes(const TorchTensor& t) {
   std::vector<size_t> out;
   for (size_t i = 0; i < t.shape.size(); i++)
     if (t.shape[i] != 1 && t.strides[i] != 0) out.push_back(i);
-  std::sort(out.begin(), out.end(), [&](size_t a, size_t b) {
+  std::ranges::sort(out, [&](size_t a, size_t b) {
     return t.strides[a] != t.strides[b] ? t.strides[a] > t.strides[b] : a < b;
   });
   return out;
@@ -396,8 +396,8 @@ Tensor to_tensor(const TorchTensor& t, const FileData& file, bool is_big_endian,
   std::vector<int64_t> order(axes.size());
   Shape kept, full;
   for (size_t k = 0; k < axes.size(); k++)
-    order[static_cast<size_t>(std::count_if(
-        axes.begin(), axes.end(), [&](size_t a) { return a < axes[k]; }))] = static_cast<int64_t>(k);
+    order[static_cast<size_t>(std::ranges::count_if(axes, [&](size_t a) { return a < axes[k]; }))] =
+        static_cast<int64_t>(k);
   for (size_t i = 0; i < t.shape.size(); i++) {
     kept.push_back(std::find(axes.begin(), axes.end(), i) != axes.end() ? t.shape[i] : 1);
     full.push_back(t.shape[i]);

@@ -35,7 +35,7 @@ LrSchedule step_lr(double lr, int64_t every, double factor) {
 
 LrSchedule multi_step_lr(double lr, std::vector<int64_t> milestones, double factor) {
   return [=, reached = std::move(milestones)](int64_t step) {
-    const auto count = std::count_if(reached.begin(), reached.end(), [&](int64_t m) { return m <= step; });
+    const auto count = std::ranges::count_if(reached, [&](int64_t m) { return m <= step; });
     return lr * std::pow(factor, static_cast<double>(count));
   };
 }

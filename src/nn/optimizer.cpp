@@ -8,8 +8,7 @@ namespace lathe::nn {
 namespace {
 
 void add_once(std::vector<Tensor>& list, const Tensor& t) {
-  if (std::none_of(list.begin(), list.end(), [&](const Tensor& other) { return other.is_same(t); }))
-    list.push_back(t);
+  if (std::ranges::none_of(list, [&](const Tensor& other) { return other.is_same(t); })) list.push_back(t);
 }
 
 // A value in memory, on the device of `like`.

@@ -6,7 +6,7 @@ namespace lathe::nn {
 namespace {
 
 bool is_in(const std::vector<Tensor>& list, const Tensor& t) {
-  return std::any_of(list.begin(), list.end(), [&](const Tensor& other) { return other.is_same(t); });
+  return std::ranges::any_of(list, [&](const Tensor& other) { return other.is_same(t); });
 }
 
 }  // namespace

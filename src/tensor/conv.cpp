@@ -72,8 +72,8 @@ Tensor Tensor::pool(const Ints& kernel, const Ints& stride, const Ints& dilation
   const auto count_of = [](const Window& w) { return w.count(); };
   const auto stride_of = [](const Window& w) { return w.stride; };
   const auto one = [](const Window&) { return int64_t{1}; };
-  const bool overlap = std::any_of(axes.begin(), axes.end(),
-                                   [](const Window& w) { return w.kernel > w.stride || w.dilation != 1; });
+  const bool overlap =
+      std::ranges::any_of(axes, [](const Window& w) { return w.kernel > w.stride || w.dilation != 1; });
 
   Tensor x = *this;
   if (overlap) {
@@ -286,7 +286,7 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const std::optional<Tensor
   const Tensor w = weight.unflatten(0, {SInt(groups), SInt(-1)}).transpose(1, 2).flip(flipped).flatten(0, 1);
   // … over the input with stride - 1 zeros between neighbours.
   Tensor x = *this;
-  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s > 1; })) {
+  if (std::ranges::any_of(stride, [](int64_t s) { return s > 1; })) {
     Shape apart{size(0), size(1)}, padded = apart, merged = apart, cut = apart;
     for (size_t i = 0; i < n; i++) {
       const int64_t length = shape()[2 + i].value();

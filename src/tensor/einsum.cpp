@@ -75,7 +75,7 @@ Tensor Tensor::einsum(const std::string& formula, const std::vector<Tensor>& ope
     factors.push_back(take_diagonals(operands[i], terms[i]));
   }
   std::string letters = all;
-  std::sort(letters.begin(), letters.end());
+  std::ranges::sort(letters);
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
   for (char c : letters)
     if (c < 23) private_axes.insert(private_axes.begin(), c);

@@ -21,7 +21,7 @@ int Tensor::resolve_dim(int64_t dim, int extra) const {
 
 Tensor Tensor::reshape(const Shape& given) const {
   Shape to = given;
-  const auto unknown = std::count_if(to.begin(), to.end(), is_keep);
+  const auto unknown = std::ranges::count_if(to, is_keep);
   if (unknown > 1)
     user_runtime_error("only one dimension can be inferred using -1, getting {}", lathe::to_string(given));
   if (unknown == 1) {
@@ -57,7 +57,7 @@ Tensor Tensor::permute(const Ints& order) const {
   std::vector<int> resolved;
   for (int64_t axis : order) resolved.push_back(resolve_dim(axis));
   std::vector<int> sorted = resolved;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   bool valid = static_cast<int64_t>(order.size()) == ndim();
   for (size_t i = 0; i < sorted.size(); i++) valid = valid && sorted[i] == static_cast<int>(i);
   if (!valid) user_runtime_error("order is not a valid permutation, getting {}", to_text(order));

@@ -52,9 +52,8 @@ AxisPairs cut_by(const AxisPairs& pads, const Shape& shape) {
 }  // namespace
 
 Tensor Tensor::pad_constant(const AxisPairs& pads, const Scalar& value) const {
-  const bool cuts = std::any_of(pads.begin(), pads.end(), [](const AxisPair& p) {
-    return may_be_negative(p.first) || may_be_negative(p.second);
-  });
+  const bool cuts = std::ranges::any_of(
+      pads, [](const AxisPair& p) { return may_be_negative(p.first) || may_be_negative(p.second); });
   if (cuts) {
     AxisPairs grown;
     for (const AxisPair& p : pads)
@@ -62,8 +61,7 @@ Tensor Tensor::pad_constant(const AxisPairs& pads, const Scalar& value) const {
                          may_be_negative(p.second) ? SInt(0) : p.second);
     return shrink(cut_by(pads, shape())).pad_constant(grown, value);
   }
-  if (std::all_of(pads.begin(), pads.end(),
-                  [](const AxisPair& p) { return is_zero(p.first) && is_zero(p.second); }))
+  if (std::ranges::all_of(pads, [](const AxisPair& p) { return is_zero(p.first) && is_zero(p.second); }))
     return *this;
   const Tensor padded(pad_with_zeros(uop(), pads));
   if (value.equals(Scalar(0))) return padded;

@@ -18,8 +18,8 @@ struct Side {
 
 bool is_identifier(const std::string& word) {
   return !word.empty() && !std::isdigit(static_cast<unsigned char>(word[0])) &&
-         std::all_of(word.begin(), word.end(),
-                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+         std::ranges::all_of(word,
+                             [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
 // Words and parentheses of one side.

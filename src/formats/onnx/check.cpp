@@ -116,7 +116,7 @@ std::vector<std::string> find_cases(const std::string& folder) {
   std::vector<std::string> out;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     if (entry.path().filename() == "model.onnx") out.push_back(entry.path().parent_path().string());
-  std::sort(out.begin(), out.end());
+  std::ranges::sort(out);
   return out;
 }
 

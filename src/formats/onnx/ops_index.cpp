@@ -169,7 +169,7 @@ Values unique(const Call& c) {
   Numbers firsts, counts, inverse;
   for (int64_t i = 0; i < n; i++)
     if (kinds.emplace(i, 0).second) firsts.push_back(i);
-  if (c.attr_flag("sorted", true)) std::sort(firsts.begin(), firsts.end(), before);
+  if (c.attr_flag("sorted", true)) std::ranges::sort(firsts, before);
   for (size_t k = 0; k < firsts.size(); k++) kinds[firsts[k]] = k;
   counts.assign(firsts.size(), 0);
   for (int64_t i = 0; i < n; i++) {

@@ -113,7 +113,7 @@ Tensor stretched(const Tensor& x, int64_t axis, const Resizing& r, const Stretch
                             .mul(along(Tensor::from(taps.weights[k]), axis, x.ndim()));
     out = out ? out->add(part) : part;
   }
-  if (std::none_of(taps.outside.begin(), taps.outside.end(), [](bool o) { return o; })) return *out;
+  if (std::ranges::none_of(taps.outside, [](bool o) { return o; })) return *out;
   return along(Tensor::from(taps.outside), axis, x.ndim()).where(Tensor(r.extrapolation), *out);
 }
 

@@ -291,14 +291,14 @@ Tensor non_max_suppression(const Call& c) {
       std::vector<size_t> order;
       for (size_t i = 0; i < n; i++)
         if (!c.has(4) || static_cast<double>(score[i]) > least) order.push_back(i);
-      std::sort(order.begin(), order.end(),
-                [&](size_t i, size_t j) { return score[i] != score[j] ? score[i] > score[j] : i < j; });
+      std::ranges::sort(
+          order, [&](size_t i, size_t j) { return score[i] != score[j] ? score[i] > score[j] : i < j; });
       std::vector<Box> kept;
       for (size_t i : order) {
         if (static_cast<int64_t>(kept.size()) >= limit) break;
         const Box own = box(b * n + i);
-        if (std::any_of(kept.begin(), kept.end(),
-                        [&](const Box& other) { return static_cast<double>(overlap(own, other)) > most; }))
+        if (std::ranges::any_of(
+                kept, [&](const Box& other) { return static_cast<double>(overlap(own, other)) > most; }))
           continue;
         kept.push_back(own);
         for (size_t v : {b, k, i}) out.push_back(static_cast<int64_t>(v));

@@ -18,7 +18,7 @@ Tensor from_numbers(const Numbers& v) {
 // Sorted axes in [0, rank).
 Numbers resolved(Numbers axes, int64_t rank) {
   for (int64_t& a : axes) a = Call::axis(a, rank);
-  std::sort(axes.begin(), axes.end());
+  std::ranges::sort(axes);
   return axes;
 }
 
@@ -97,8 +97,7 @@ Value transpose(const Call& c) {
 bool sums(const Tensor& t) {
   const auto in_memory = [](const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::Contiguous; };
   const std::vector<UOp> nodes = toposort(t.uop(), [&](const UOp& u) { return !in_memory(u); });
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const UOp& u) { return u.op() == Op::Reduce && u.device() != ""; });
+  return std::ranges::any_of(nodes, [](const UOp& u) { return u.op() == Op::Reduce && u.device() != ""; });
 }
 
 Value concat(const Call& c) {

@@ -99,7 +99,7 @@ bool Plan::keep(const Values& outputs, const ReadLog& log) {
 
 bool Plan::fits(const Inputs& inputs) const {
   if (inputs.size() != slots_.size()) return false;
-  return std::all_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
+  return std::ranges::all_of(slots_, [&](const Slot& s) {
     const auto it = inputs.find(s.name);
     if (it == inputs.end() || !it->second.is_tensor()) return false;
     const Value& v = it->second;
@@ -133,8 +133,7 @@ Values Plan::run(const Inputs& inputs) {
   loan.end();
   Values out;
   for (size_t i = 0; i < outputs_.size(); i++) {
-    const auto it =
-        std::find_if(done.begin(), done.end(), [&](const Becomes& b) { return b.from == targets[i]; });
+    const auto it = std::ranges::find_if(done, [&](const Becomes& b) { return b.from == targets[i]; });
     // What is a view of an input shows the caller's memory.
     out.emplace_back(Tensor(substitute(it == done.end() ? targets[i] : it->to, lent)), outputs_[i].type);
   }

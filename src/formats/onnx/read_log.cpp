@@ -24,8 +24,8 @@ void ReadLog::note_elements(const UOp& buffer) {
 void ReadLog::note_run(const UOp& graph) {
   if (!current || current->has_run_) return;
   const auto all = toposort(graph);
-  current->has_run_ = std::any_of(all.begin(), all.end(),
-                                  [](const UOp& u) { return current->watched_.count(u.node()) != 0; });
+  current->has_run_ =
+      std::ranges::any_of(all, [](const UOp& u) { return current->watched_.count(u.node()) != 0; });
 }
 
 bool ReadLog::has_run() const { return has_run_ || counters().schedules != schedules_; }

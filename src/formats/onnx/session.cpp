@@ -47,9 +47,7 @@ std::vector<OpUse> ops_of(const Model& model, F is_wanted) {
   std::map<std::string, OpUse> out;
   const auto look = [&](const Node& node) {
     const auto is_it = [&](const Function& f) { return f.name == node.op && f.domain == node.domain; };
-    if (std::any_of(model.functions.begin(), model.functions.end(), is_it) ||
-        !is_wanted(find_op(node.domain, node.op)))
-      return;
+    if (std::ranges::any_of(model.functions, is_it) || !is_wanted(find_op(node.domain, node.op))) return;
     const std::string op = node.domain.empty() ? node.op : node.domain + "." + node.op;
     OpUse& use = out[op];
     use.op = op;
@@ -63,12 +61,10 @@ std::vector<OpUse> ops_of(const Model& model, F is_wanted) {
 }
 
 bool has_graph(const Node& node) {
-  return std::any_of(node.attributes.begin(), node.attributes.end(),
-                     [](const Attribute& a) { return !a.graphs.empty(); });
+  return std::ranges::any_of(node.attributes, [](const Attribute& a) { return !a.graphs.empty(); });
 }
 bool has_reference(const Node& node) {
-  return std::any_of(node.attributes.begin(), node.attributes.end(),
-                     [](const Attribute& a) { return !a.reference.empty(); });
+  return std::ranges::any_of(node.attributes, [](const Attribute& a) { return !a.reference.empty(); });
 }
 
 // A known value as small as it gets: numbers instead of the graph that gives them.
@@ -144,8 +140,7 @@ std::vector<ValueInfo> required_inputs(const Model& model) {
   std::vector<ValueInfo> out;
   const auto& stored = model.graph.initializers;
   for (const ValueInfo& i : model.graph.inputs)
-    if (std::none_of(stored.begin(), stored.end(), [&](const TensorData& t) { return t.name == i.name; }))
-      out.push_back(i);
+    if (std::ranges::none_of(stored, [&](const TensorData& t) { return t.name == i.name; })) out.push_back(i);
   return out;
 }
 
@@ -181,7 +176,7 @@ void Session::fold_constants() {
   scope.names_ = names;
   for (const Node& node : model_.graph.nodes) {
     const auto is_known = [&](const std::string& name) { return name.empty() || scope.names_.count(name); };
-    if (has_graph(node) || !std::all_of(node.inputs.begin(), node.inputs.end(), is_known)) continue;
+    if (has_graph(node) || !std::ranges::all_of(node.inputs, is_known)) continue;
     scope.run_node(node);
     int64_t taken = 0;
     for (const std::string& name : node.inputs)
@@ -214,7 +209,7 @@ void Session::fold_constants() {
 void Session::check(const Inputs& inputs) const {
   for (const auto& [name, value] : inputs) {
     const auto& all = model_.graph.inputs;
-    const auto it = std::find_if(all.begin(), all.end(), [&](const ValueInfo& i) { return i.name == name; });
+    const auto it = std::ranges::find_if(all, [&](const ValueInfo& i) { return i.name == name; });
     if (it == all.end()) {
       std::vector<std::string> names;
       for (const ValueInfo& i : all) names.push_back(i.name);
@@ -231,8 +226,7 @@ void Session::check(const Inputs& inputs) const {
 
 std::shared_ptr<Plan> Session::plan_for(const Inputs& inputs) const {
   std::lock_guard lock(mutex_);
-  const auto it =
-      std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan->fits(inputs); });
+  const auto it = std::ranges::find_if(plans_, [&](const auto& plan) { return plan->fits(inputs); });
   if (it == plans_.end()) return nullptr;
   plans_.splice(plans_.begin(), plans_, it);
   return plans_.front();
@@ -302,9 +296,8 @@ Values Scope::run(const Graph& graph, const Values& inputs) {
 Values Scope::run_nodes(const Graph& graph) {
   constants_ = &session_.constants_.at(&graph);
   for (const Node& node : graph.nodes) {
-    const bool is_done = std::all_of(node.outputs.begin(), node.outputs.end(), [&](const std::string& name) {
-      return name.empty() || constants_->count(name);
-    });
+    const bool is_done = std::ranges::all_of(
+        node.outputs, [&](const std::string& name) { return name.empty() || constants_->count(name); });
     if (!is_done) run_node(node);
   }
   Values out;
@@ -368,8 +361,7 @@ Values Scope::run_function(const Function& function, const Node& node, const Val
   if (inner.calls_ > kMaxCalls) value_error("function {} calls itself", function.name);
   std::vector<Attribute> attributes = node.attributes;
   for (const Attribute& a : function.defaults)
-    if (std::none_of(attributes.begin(), attributes.end(),
-                     [&](const Attribute& b) { return b.name == a.name; }))
+    if (std::ranges::none_of(attributes, [&](const Attribute& b) { return b.name == a.name; }))
       attributes.push_back(a);
   inner.attributes_ = &attributes;
   for (size_t i = 0; i < function.inputs.size(); i++)

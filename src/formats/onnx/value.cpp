@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -43,7 +42,7 @@ std::span<const std::byte> external_elements(const TensorData& data, const Mappe
     const auto it = data.external.find(key);
     if (it == data.external.end()) return otherwise;
     if (it->second.empty() || it->second.size() > 18 ||
-        !std::all_of(it->second.begin(), it->second.end(), [](char c) { return c >= '0' && c <= '9'; }))
+        !std::ranges::all_of(it->second, [](char c) { return c >= '0' && c <= '9'; }))
       value_error("tensor `{}`: the {} `{}` of its external data is no number", data.name, key, it->second);
     return static_cast<uint64_t>(std::stoull(it->second));
   };
@@ -240,7 +239,7 @@ Value moved(const Value& v, FunctionRef<Tensor(const Tensor&)> move) {
 Tensor from_elements(const std::vector<Scalar>& elements, const Shape& shape, DType dtype,
                      const std::string& device) {
   if (elements.empty()) return Tensor::constant_of(shape, 0, dtype);
-  if (std::all_of(elements.begin(), elements.end(), [&](const Scalar& v) { return v == elements[0]; }))
+  if (std::ranges::all_of(elements, [&](const Scalar& v) { return v == elements[0]; }))
     return Tensor::constant_of(shape, elements[0], dtype);
   const auto width = static_cast<size_t>(item_size(dtype));
   std::vector<std::byte> bytes(elements.size() * width);

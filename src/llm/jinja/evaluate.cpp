@@ -355,8 +355,8 @@ class Rendering : public Evaluator {
     if (!scope->parent) scope->parent = global_;  // it has outlived the loop that defined it
     for (size_t i = 0; i < macro.names.size(); i++) {
       const std::string& name = macro.names[i];
-      const auto otherwise = std::find_if(macro.named.begin(), macro.named.end(),
-                                          [&](const auto& d) { return d.first == name; });
+      const auto otherwise =
+          std::ranges::find_if(macro.named, [&](const auto& d) { return d.first == name; });
       const Value* given = arguments.find(i, name);
       Value value = given                            ? *given
                     : otherwise != macro.named.end() ? eval(*otherwise->second, scope)

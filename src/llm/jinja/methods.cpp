@@ -86,7 +86,7 @@ Value has_affix(Evaluator&, const Value& v, const Arguments& a) {
   const Value& affix = needed(a, 0, "prefix");
   const std::string& s = v.text()->bytes();
   const List list = affix.list() ? *affix.list() : List{affix};
-  return std::any_of(list.begin(), list.end(), [&](const Value& part) {
+  return std::ranges::any_of(list, [&](const Value& part) {
     if (!part.text())
       type_error("a {} of a string is a string, not {}", kStart ? "start" : "end", part.type_name());
     return kStart ? s.starts_with(part.text()->bytes()) : s.ends_with(part.text()->bytes());
@@ -159,7 +159,7 @@ Value join(Evaluator& e, const Value& v, const Arguments& a) {
 template <bool (*kIs)(char)>
 Value all_of(Evaluator&, const Value& v, const Arguments&) {
   const std::string& s = v.text()->bytes();
-  return !s.empty() && std::all_of(s.begin(), s.end(), kIs);
+  return !s.empty() && std::ranges::all_of(s, kIs);
 }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return is_lower(c) || is_upper(c) || static_cast<unsigned char>(c) >= 0x80; }
@@ -225,8 +225,7 @@ Value index(Evaluator& e, const Value& v, const Arguments& a) {
   const List& list = *v.list();
   const Value& wanted = needed(a, 0, "value");
   e.charge(static_cast<int64_t>(list.size()));
-  const auto at =
-      std::find_if(list.begin(), list.end(), [&](const Value& item) { return equal(item, wanted); });
+  const auto at = std::ranges::find_if(list, [&](const Value& item) { return equal(item, wanted); });
   if (at == list.end()) value_error("the list has no such value");
   return static_cast<int64_t>(at - list.begin());
 }

@@ -278,7 +278,7 @@ class Parser {
     NodePtr value = operands(level + 1);
     for (bool is_chain = false;;) {
       const bool is_not_in = is_word("not") && peek(1).kind == TokenKind::Name && peek(1).text == "in";
-      const auto op = std::find_if(kLevels[level].begin(), kLevels[level].end(), [&](std::string_view o) {
+      const auto op = std::ranges::find_if(kLevels[level], [&](std::string_view o) {
         return o == "not in" ? is_not_in : is_op(o) || is_word(o);
       });
       if (op == kLevels[level].end()) return value;

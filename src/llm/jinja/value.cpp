@@ -62,8 +62,7 @@ class Writer {
       std::vector<const std::pair<Text, Value>*> order;
       for (const auto& entry : dict->entries) order.push_back(&entry);
       if (style_.sort_keys)
-        std::sort(order.begin(), order.end(),
-                  [](auto* a, auto* b) { return a->first.bytes() < b->first.bytes(); });
+        std::ranges::sort(order, [](auto* a, auto* b) { return a->first.bytes() < b->first.bytes(); });
       write_items(order.size(), "{}", depth, [&](size_t i) {
         python_ ? write_repr(order[i]->first) : write_string(out, order[i]->first, style_.ensure_ascii);
         out.append(style_.key_separator);
@@ -224,8 +223,7 @@ bool equal(const Value& a, const Value& b, int depth) {
                       [&](const Value& v, const Value& w) { return equal(v, w, depth + 1); });
   if (const Dict *x = a.dict(), *y = b.dict(); x) {
     if (x->is_namespace || y->is_namespace) return x == y;
-    return x->entries.size() == y->entries.size() &&
-           std::all_of(x->entries.begin(), x->entries.end(), [&](const auto& entry) {
+    return x->entries.size() == y->entries.size() && std::ranges::all_of(x->entries, [&](const auto& entry) {
              const Value* other = y->find(entry.first.bytes());
              return other && equal(entry.second, *other, depth + 1);
            });
