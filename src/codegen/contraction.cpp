@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
 
 namespace lathe {
 namespace {
@@ -408,17 +409,17 @@ class Contraction {
     for (const Operand& o : sums_[0].operands)
       if (o.depends_on(best_.rows_axis) && !o.depends_on(best_.lanes_axis)) rows = &o;
     if (!rows) return;
-    std::vector<std::pair<int64_t, int>> loops;  // by stride, and as they are now
+    std::vector<std::tuple<int64_t, size_t, int>> loops;  // by stride, and as they are now
     std::vector<int> now, wanted;
     for (const UOp& r : axes_) {
       if (!is_plain_reduce(r)) continue;
       const auto stride = rows->stride(r);
       if (!stride) return;
-      loops.emplace_back(-std::abs(*stride), r.range().id);
+      loops.emplace_back(-std::abs(*stride), loops.size(), r.range().id);
       now.push_back(r.range().id);
     }
-    std::ranges::stable_sort(loops, {}, [](const auto& l) { return l.first; });
-    for (const auto& [stride, id] : loops) wanted.push_back(id);
+    std::ranges::sort(loops);
+    for (const auto& [stride, place, id] : loops) wanted.push_back(id);
     order(now, wanted);
   }
 
@@ -468,8 +469,8 @@ class Contraction {
     int64_t best_parts = 0;
     double best_time = std::numeric_limits<double>::infinity();
     for (const UOp& r : outputs_) {
-      const int64_t n =
-          size_of(r) / (blocks && r == outputs_.back() ? 2 : 1);  // some are left for each block
+      const int64_t n = std::max<int64_t>(
+          1, size_of(r) / (blocks && r == outputs_.back() ? 2 : 1));  // some are left a block
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
       constexpr int64_t kMostParts = 64;  // a thread
       for (int64_t parts = std::min<int64_t>(n, target_->max_threads);

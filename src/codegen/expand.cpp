@@ -2,7 +2,7 @@
 #include "codegen/passes.h"
 #include "uop/rebuild.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace lathe {
 
@@ -16,8 +16,9 @@ UOp expand_upcasts(const UOp& body) {
       (r.op() == Op::Range && r.range().type == AxisType::Upcast ? upcasts : rest).push_back(r);
     if (upcasts.empty()) return v;
     // What depends on the inner ones alone is held in registers meanwhile: the fewer the better.
-    std::ranges::stable_sort(upcasts, std::ranges::greater(),
-                             [](const UOp& r) { return r.src(0).value().as_i64(); });
+    for (size_t i = 1; i < upcasts.size(); i++)
+      for (size_t k = i; k && size_of(upcasts[k]) > size_of(upcasts[k - 1]); k--)
+        std::swap(upcasts[k], upcasts[k - 1]);
     std::vector<UOp> copies;
     for_each_combination(
         upcasts, [&](std::span<const int64_t> n) { copies.push_back(at_values(v.src(0), upcasts, n)); });

@@ -24,13 +24,16 @@ std::vector<Tensor> make_cache(int64_t heads, int64_t width, const StateOptions&
 void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x) {
   const Slice all, here{step.start, step.start + step.rows};
   if (cache.size() == 1) {
-    cache[0].set({all, here}, x.cast(cache[0].dtype()));
+    // An infinity would outlive its position: masked rows have the weight 0, and 0 times it is no number.
+    constexpr double kMostHalf = 65504;
+    const bool is_half = cache[0].dtype() == DType::Float16;
+    cache[0].set({all, here}, is_half ? x.clamp(-kMostHalf, kMostHalf).half() : x);
     return;
   }
   const Tensor blocks = x.unflatten(-1, {-1, kBlock});
   const Tensor scales = (blocks.abs().max(-1, true) / 127).half();
   const Tensor inverse = (scales == 0).where(0, scales.to_float().reciprocal());
-  cache[0].set({all, here}, (blocks * inverse).round().cast(DType::Int8).flatten(-2));
+  cache[0].set({all, here}, (blocks * inverse).round().clamp(-127, 127).cast(DType::Int8).flatten(-2));
   cache[1].set({all, here}, scales.squeeze(-1));
 }
 

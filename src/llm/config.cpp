@@ -214,6 +214,8 @@ void Reader::read_experts() {
   if (e.groups > 1 && (e.count % e.groups || e.groups_used < 1 || e.groups_used > e.groups))
     refuse(key("expert_group_count"),
            fmt::format("{} experts in groups of which {} are used", e.count, e.groups_used));
+  if (e.groups > 1 && e.count / e.groups * e.groups_used < e.used)
+    refuse(key("expert_group_used_count"), fmt::format("the groups have fewer than {} experts", e.used));
   e.normalize = metadata_.get_or<bool>(key("expert_weights_norm"), family_->normalize_experts);
   e.scale = real("expert_weights_scale", 1);
   if (e.scale == 0) e.scale = 1;
