@@ -184,19 +184,31 @@ std::vector<uint32_t> NetBuilder::first_calls(uint32_t rule, bool& returns) cons
   return out;
 }
 
-// A rule is looked at again when one that it calls first has turned out to be nullable.
+// Each node is a place in one rule. What a rule reaches without a byte goes on behind calls when the rules
+// called turn out to be nullable, so that every node and call is looked at once.
 void NetBuilder::find_nullable() {
-  std::vector<std::vector<uint32_t>> callers(net_.rules.size());
-  std::vector<uint32_t> todo;
-  for (uint32_t r = 0; r < net_.rules.size(); r++) todo.push_back(r);
+  struct Place {
+    uint32_t node, rule;
+  };
+  std::vector<std::vector<Place>> waiting(net_.rules.size());  // behind calls of a rule
+  std::vector<char> seen(net_.nodes.size());
+  std::vector<Place> todo;
+  const auto reach = [&](Place place) {
+    if (!std::exchange(seen[place.node], true)) todo.push_back(place);
+  };
+  for (uint32_t r = 0; r < net_.rules.size(); r++) reach({net_.rules[r].start, r});
   while (!todo.empty()) {
-    const uint32_t r = todo.back();
+    const auto [at, rule] = todo.back();
     todo.pop_back();
-    if (net_.rules[r].is_nullable) continue;
-    for (const uint32_t called : first_calls(r, net_.rules[r].is_nullable)) callers[called].push_back(r);
-    if (!net_.rules[r].is_nullable) continue;
-    todo.insert(todo.end(), callers[r].begin(), callers[r].end());
-    callers[r].clear();
+    const GrammarNet::Node& n = net_.nodes[at];
+    for (const uint32_t next : n.jumps) reach({next, rule});
+    for (const auto& [called, target] : n.calls)
+      if (net_.rules[called].is_nullable)
+        reach({target, rule});
+      else
+        waiting[called].push_back({target, rule});
+    if (!n.returns || std::exchange(net_.rules[rule].is_nullable, true)) continue;
+    for (const Place& place : std::exchange(waiting[rule], {})) reach(place);
   }
 }
 
