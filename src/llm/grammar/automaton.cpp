@@ -1,6 +1,7 @@
 #include "llm/grammar/automaton.h"
 
 #include "base/error.h"
+#include "engine/cancel.h"
 
 #include <algorithm>
 #include <set>
@@ -65,6 +66,9 @@ GrammarAutomaton::State GrammarAutomaton::close(std::vector<Way> todo) {
     todo.push_back({node, stack});
   };
   while (!todo.empty()) {
+    if (++visits_ > kMostVisits)
+      user_runtime_error("the grammar is too ambiguous: what may follow can be read in more than {} ways",
+                         kMostVisits);
     const auto [node, stack] = todo.back();
     todo.pop_back();
     const GrammarNet::Node& n = net_->nodes[node];
@@ -102,20 +106,24 @@ GrammarAutomaton::State GrammarAutomaton::intern(std::vector<Way> ways, bool can
 }
 
 GrammarAutomaton::State GrammarAutomaton::make_step(State state, uint8_t byte) {
+  stop_if_cancelled();
   std::vector<Way> reached;
-  bool seen[256] = {};  // bytes that no edge tells from `byte`
-  std::fill(std::begin(seen), std::end(seen), true);
+  int first = 0, last = 255;  // bytes that no edge tells from `byte`
   for (const auto& [node, stack] : states_[state]->ways)
-    for (const auto& [low, high, target] : net_->nodes[node].edges) {
-      const bool taken = byte >= low && byte <= high;
-      if (taken) reached.push_back({target, stack});
-      for (int b = 0; b < 256; b++) seen[b] = seen[b] && (b >= low && b <= high) == taken;
-    }
+    for (const auto& [low, high, target] : net_->nodes[node].edges)
+      if (byte < low) {
+        last = std::min(last, low - 1);
+      } else if (byte > high) {
+        first = std::max(first, high + 1);
+      } else {
+        reached.push_back({target, stack});
+        first = std::max<int>(first, low);
+        last = std::min<int>(last, high);
+      }
   std::sort(reached.begin(), reached.end());
   reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
   const State next = close(std::move(reached));
-  for (size_t b = 0; b < 256; b++)
-    if (seen[b]) states_[state]->next[b] = next;
+  for (int b = first; b <= last; b++) states_[state]->next[static_cast<size_t>(b)] = next;
   return next;
 }
 

@@ -25,6 +25,8 @@ class GrammarAutomaton {
   static constexpr size_t kManyStates = 16384;  // beyond it, a fresh automaton is due
 
   static constexpr size_t kMostStates = 1 << 17;  // 150 MB, which one mask may come to
+  static constexpr size_t kManyVisits = 1 << 20;  // of ways in all states; beyond it, a fresh one is due too
+  static constexpr size_t kMostVisits = 1 << 22;  // seconds
 
   explicit GrammarAutomaton(std::shared_ptr<const GrammarNet> net);
   // One that has only `state` of another; `state` becomes its number here.
@@ -34,8 +36,8 @@ class GrammarAutomaton {
 
   State start() const { return start_; }
   bool can_end(State state) const { return states_[state]->can_end; }
-  // RuntimeError for a grammar so ambiguous that there are more ways than kMostWays, or states than
-  // kMostStates.
+  // RuntimeError for a grammar so ambiguous that there are more ways than kMostWays, states than kMostStates,
+  // or ways in all states than kMostVisits. Throws Cancelled after cancel().
   State step(State state, uint8_t byte) {
     const State next = states_[state]->next[byte];
     return next != kUnknown ? next : make_step(state, byte);
@@ -43,7 +45,7 @@ class GrammarAutomaton {
   // A state that does the same with the next `bytes` bytes: of counted repetitions, which have a state a
   // count, one stands for all whose end is further away.
   State alike(State state, uint32_t bytes);
-  size_t size() const { return states_.size(); }
+  bool is_large() const { return states_.size() > kManyStates || visits_ > kManyVisits; }
 
  private:
   static constexpr State kUnknown = UINT32_MAX;
@@ -76,6 +78,7 @@ class GrammarAutomaton {
   std::vector<std::unique_ptr<StateData>> states_;
   std::map<std::pair<bool, std::vector<Way>>, State> index_;
   State start_ = kDead;
+  size_t visits_ = 0;
 };
 
 }  // namespace lathe
