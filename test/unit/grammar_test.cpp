@@ -1,6 +1,7 @@
 // Grammars: what they accept, what they refuse to be made of, and the masks of tokens that follow from them.
 #include "llm/grammar/grammar.h"
 
+#include "engine/cancel.h"
 #include "llm/grammar/json_schema.h"
 #include "llm/tokenizer/byte_alphabet.h"
 
@@ -129,6 +130,29 @@ TEST_CASE("grammars that are none") {
   GrammarMatcher matcher(many, bytes_only());
   CHECK(test::contains(test::user_error([&] { matcher.accept_text(std::string(400, '(')); }).what(),
                        "too ambiguous"));
+}
+
+TEST_CASE("grammars that could take long") {
+  // Every rule behind the first may take nothing, and is defined behind those that follow it.
+  std::string empty = "root ::= \"x\" z\nz ::=";
+  for (int i = 0; i < 20000; i++) empty += fmt::format(" a{}", i);
+  for (int i = 20000; i-- > 0;) empty += fmt::format("\na{} ::= \"\"", i);
+  CHECK(Grammar::from_gbnf(empty + "\n").ok());
+  CHECK(test::contains(Grammar::from_gbnf(empty + " | z\n").error().message(), "calls itself"));
+  // Every set of letters is a state of its own.
+  std::string sets = "root ::= \"\"";
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 1000; i++) sets += fmt::format(" | [a-z]* \"{}\" [a-z]*", static_cast<char>('a' + i % 26));
+  for (int i = 0; i < 26 * 26 * 26; i++)
+    tokens.push_back({static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26 % 26),
+                      static_cast<char>('a' + i / 26 / 26)});
+  const Tokenizer tokenizer = tokenizer_of(tokens);
+  GrammarMatcher matcher(gbnf(sets), tokenizer);
+  std::vector<float> logits(tokenizer.size());
+  CHECK(test::contains(test::user_error([&] { matcher.mask(logits); }).what(), "can be read in more than"));
+  GrammarMatcher stopped(gbnf(sets), tokenizer);
+  cancel();
+  CHECK_THROWS_AS(stopped.mask(logits), Cancelled);
 }
 
 TEST_CASE("random grammars accept what their definition says") {
@@ -272,6 +296,19 @@ TEST_CASE("long lists of values") {
   CHECK(!accepts(g, "\"value 4000\""));
 }
 
+TEST_CASE("schemas that take too long to merge") {
+  const auto error = [](std::string_view text) { return json_schema_to_gbnf(text).error().message(); };
+  std::string parts, numbers;
+  for (int i = 0; i < 9000; i++)
+    parts += fmt::format("{}{{\"properties\":{{\"p{}\":{{\"type\":\"null\"}}}}}}", i ? "," : "", i);
+  for (int i = 0; i < 20000; i++) numbers += fmt::format("{}{}", i ? "," : "", i);
+  CHECK(test::contains(error("{\"allOf\":[" + parts + "]}"), "too much to merge"));
+  CHECK(test::contains(error("{\"allOf\":[{\"enum\":[" + numbers + "]},{\"enum\":[" + numbers + ",\"x\"]}]}"),
+                       "too much to merge"));
+  CHECK(accepts(schema("{\"allOf\":[" + parts.substr(0, parts.find(",{\"properties\":{\"p99\"")) + "]}"),
+                R"({"p3":null,"p98":null})"));
+}
+
 TEST_CASE("schemas and texts") {
   struct Row {
     const char* schema;
@@ -338,6 +375,10 @@ TEST_CASE("schemas and texts") {
       {R"({"type":"number","exclusiveMinimum":-1,"exclusiveMaximum":2})",
        {"-0.99", "0", "1.99", "-0.001"},
        {"-1", "2", "-1.0", "2.0"}},
+      {R"({"enum":[1,5,"a","abc",null,2.5],"minimum":2,"maxLength":1,"format":"email"})",
+       {"5", "\"a\"", "null", "2.5"},
+       {"1", "\"abc\""}},
+      {R"({"const":3,"enum":[3,4]})", {"3"}, {"4"}},
       {R"({"type":"number","exclusiveMinimum":1})", {"1.01", "2", "1000"}, {"1", "1.0", "0", "-5"}},
   };
   for (const Row& row : rows) {
@@ -405,6 +446,14 @@ TEST_CASE("schemas that are not read") {
                        "nothing satisfies both \"type\""));
   CHECK(test::contains(error(R"({"properties":{},"required":["a"],"additionalProperties":false})"),
                        "required property \"a\" is not declared"));
+  CHECK(test::contains(error(R"({"const":3,"enum":[4]})"), "no value of the enum satisfies"));
+  CHECK(test::contains(error(R"({"enum":["a"],"pattern":"b"})"), "pattern beside the value \"a\""));
+  CHECK(test::contains(error(R"({"const":{},"required":["a"]})"), "required beside the value {}"));
+  CHECK(test::contains(error(R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},
+                                          {"properties":{"b":{}}}]})"),
+                       "property \"b\" of one part is ruled out by additionalProperties of another"));
+  CHECK(test::contains(error(R"({"prefixItems":[{}],"anyOf":[{"items":{"type":"null"}}]})"),
+                       "prefixItems of one part beside items of another"));
   CHECK(test::contains(error(R"x({"pattern":"a(?=b)"})x"), "look-around"));
   CHECK(test::contains(error(R"({"pattern":"(a"})"), "expected \")\""));
   CHECK(test::contains(error(R"({"pattern":"a\\b"})"), "the escape \\b is not supported"));

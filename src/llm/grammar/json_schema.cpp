@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostDepth = 64;           // of schemas in schemas
 constexpr size_t kMostName = 500;        // bytes of a property name
 constexpr int kMostSchemas = 20000;      // that are looked at, references and mergers included
+constexpr size_t kMostWork = 10'000'000;  // values that mergers copy and compare
 constexpr int64_t kMostLength = 100000;  // of strings and arrays, where a schema counts
 
 // Rules that schemas use; `char` is one character of a string. No lone surrogates, which are no text.
@@ -76,6 +77,45 @@ bool is_of_type(const Json& value, std::string_view type) {
          (type == "integer" &&
           (value.is_number_integer() ||
            (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()))));
+}
+
+size_t size_of(const Json& value) {
+  size_t out = 1;
+  if (value.is_structured())
+    for (const Json& part : value) out += size_of(part);
+  return out;
+}
+
+// Text, a character each.
+size_t length_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// Others mean nothing.
+bool is_known_format(const Json& format) {
+  return format == "date" || format == "time" || format == "date-time" || format == "uuid";
+}
+
+bool is_anything(const Json& schema) { return schema == true || (schema.is_object() && schema.empty()); }
+
+// Whether a value satisfies a keyword; nothing where that is not worked out.
+std::optional<bool> satisfies(const Json& value, const std::string& key, const Json& wanted) {
+  const auto is = [&](const auto& keys) { return std::find(std::begin(keys), std::end(keys), key) != std::end(keys); };
+  if (key == "format" && !is_known_format(wanted)) return true;
+  if (key == "const") return value == wanted;
+  if (key == "enum") return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
+  if (key == "type") {
+    const auto is_one = [&](const Json& t) { return t.is_string() && is_of_type(value, t.get<std::string>()); };
+    return wanted.is_array() ? std::any_of(wanted.begin(), wanted.end(), is_one) : is_one(wanted);
+  }
+  if ((value.is_object() && is(kObjectKeys)) || (value.is_string() && is(kStringKeys)) || (value.is_array() && is(kArrayKeys)) || (value.is_number() && is(kNumberKeys))) {
+    if (!wanted.is_number()) return std::nullopt;
+    const Json size = value.is_string() ? Json(length_of(value.get<std::string>())) : value.is_array() ? Json(value.size()) : value;
+    if (key.starts_with("min")) return size >= wanted;
+    if (key.starts_with("max")) return size <= wanted;
+    return key == "exclusiveMinimum" ? size > wanted : size < wanted;
+  }
+  return true;
 }
 
 class Converter {
@@ -153,66 +193,85 @@ class Converter {
     return std::string(name);
   }
 
+  bool is_too_much(size_t work) { return (work_ += work) > kMostWork; }
+
   // The schema with what stands under $ref or allOf merged in.
   Result<Json> without(const Json& schema, const char* key, const std::string& path) {
+    if (is_too_much(size_of(schema))) return error(path, "there is too much to merge");
     Json out = schema;
     out.erase(key);
     if (std::string_view(key) == "$ref") {
       LATHE_TRY(target, target_of(schema[key], path));
-      return merge(out, *target, path);
+      return merge(std::move(out), *target, path);
     }
     if (!schema[key].is_array()) return error(path, "allOf is not an array");
     for (const Json& part : schema[key]) {
-      LATHE_TRY(merged, merge(out, part, path));
+      LATHE_TRY(merged, merge(std::move(out), part, path));
       out = std::move(merged);
     }
     return Json(std::move(out));
   }
 
+  // What `a` says of all that it does not name would have to be merged with what only `b` names.
+  Result<void> check_open(const Json& a, const Json& b, const std::string& path) {
+    const auto restricts = [&](const char* key) { return a.contains(key) && !is_anything(a[key]); };
+    if (restricts("items") && !a.contains("prefixItems") && b.contains("prefixItems"))
+      return error(path, "prefixItems of one part beside items of another are not supported");
+    if (!restricts("additionalProperties") || !b.contains("properties")) return {};
+    const Json named = a.value("properties", Json::object());
+    for (const auto& [name, value] : b["properties"].items())
+      if (is_too_much(named.size() + 1) || !named.contains(name))
+        return error(path, "property \"{}\" of one part is ruled out by additionalProperties of another", name);
+    return {};
+  }
+
   // A schema of what satisfies both.
-  Result<Json> merge(const Json& a, const Json& b, const std::string& path, int depth = 0) {
-    if (++visits_ > kMostSchemas || depth > kMostDepth) return error(path, "there is too much to merge");
-    if (b == true || a == b) return Json(a);
+  Result<Json> merge(Json a, const Json& b, const std::string& path, int depth = 0) {
+    if (++visits_ > kMostSchemas || depth > kMostDepth || is_too_much(size_of(b)))
+      return error(path, "there is too much to merge");
+    if (b == true || a == b) return Json(std::move(a));
     if (a == true) return Json(b);
     if (!a.is_object() || !b.is_object())
       return error(path, "cannot merge {} with {}", a.type_name(), b.type_name());
-    Json out = a;
+    LATHE_TRY_DO(check_open(a, b, path));
+    LATHE_TRY_DO(check_open(b, a, path));
     for (const auto& [key, value] : b.items()) {
-      if (!out.contains(key)) {
-        out[key] = value;
+      if (!a.contains(key)) {
+        a[key] = value;
         continue;
       }
-      LATHE_TRY(both, merge_values(key, out[key], value, path, depth));
-      out[key] = std::move(both);
+      LATHE_TRY(both, merge_values(key, std::move(a[key]), value, path, depth));
+      a[key] = std::move(both);
     }
-    return Json(std::move(out));
+    return Json(std::move(a));
   }
 
-  Result<Json> merge_values(const std::string& key, const Json& a, const Json& b, const std::string& path,
-                            int depth) {
+  Result<Json> merge_values(const std::string& key, Json a, const Json& b, const std::string& path, int depth) {
     const auto is = [&](auto... names) { return ((key == names) || ...); };
     if (a == b || is("title", "description", "default", "examples", "$comment", "$id", "$schema", "$defs",
                      "definitions"))
-      return Json(a);
+      return Json(std::move(a));
     if (is("minimum", "exclusiveMinimum", "minLength", "minItems")) return Json(std::max(a, b));
     if (is("maximum", "exclusiveMaximum", "maxLength", "maxItems")) return Json(std::min(a, b));
     if (is("items", "additionalProperties"))
-      return a == false || b == false ? Json(false) : merge(a, b, path, depth + 1);
+      return a == false || b == false ? Json(false) : merge(std::move(a), b, path, depth + 1);
     if (key == "properties" && a.is_object() && b.is_object()) {
-      Json out = a;
       for (const auto& [name, value] : b.items()) {
-        LATHE_TRY(both,
-                  out.contains(name) ? merge(out[name], value, path, depth + 1) : Result<Json>(Json(value)));
-        out[name] = std::move(both);
+        const size_t before = a.size();
+        if (is_too_much(before)) return error(path, "there is too much to merge");
+        Json& mine = a[name];
+        LATHE_TRY(both, a.size() > before ? Result<Json>(Json(value))
+                                          : merge(std::move(mine), value, path, depth + 1));
+        mine = std::move(both);
       }
-      return Json(std::move(out));
+      return Json(std::move(a));
     }
     if (is("allOf", "required") && a.is_array() && b.is_array()) {
-      Json out = a;
-      out.insert(out.end(), b.begin(), b.end());
-      return Json(std::move(out));
+      a.insert(a.end(), b.begin(), b.end());
+      return Json(std::move(a));
     }
     if (is("enum", "type")) {
+      if (is_too_much(a.size() * b.size())) return error(path, "there is too much to merge");
       Json out = Json::array();
       for (const Json& x : a.is_array() ? a : Json::array({a}))
         for (const Json& y : b.is_array() ? b : Json::array({b}))
@@ -235,6 +294,7 @@ class Converter {
     std::vector<std::string> options;
     for (const Json& option : schema[key]) {
       const std::string at = fmt::format("{}/{}/{}", path, key, options.size());
+      if (is_too_much(size_of(base))) return error(at, "there is too much to merge");
       LATHE_TRY(merged, merge(base, option, at));
       LATHE_TRY(expression, visit(merged, at, depth + 1));
       options.push_back(expression);
@@ -245,17 +305,18 @@ class Converter {
   Text visit_values(const Json& schema, const Json& values, const std::string& path) {
     std::vector<std::string> options;
     if (!values.is_array()) return error(path, "enum is not an array");
-    const auto fits = [&](const Json& value) {
-      if (!schema.contains("type")) return true;
-      const Json& type = schema["type"];
-      const auto is_one = [&](const Json& t) {
-        return t.is_string() && is_of_type(value, t.get<std::string>());
-      };
-      return type.is_array() ? std::any_of(type.begin(), type.end(), is_one) : is_one(type);
-    };
-    for (const Json& value : values)
-      if (fits(value)) options.push_back(gbnf_literal(value.dump()));
-    if (options.empty()) return error(path, "no value of the enum is of the type");
+    for (const Json& value : values) {
+      bool fits = true;
+      for (const auto& [key, wanted] : schema.items()) {
+        if (&wanted == &values) continue;
+        if (is_too_much(wanted.size())) return error(path, "there are too many values to compare");
+        const auto verdict = satisfies(value, key, wanted);
+        if (!verdict) return error(path, "{} beside the value {} is not supported", key, value.dump());
+        fits = fits && *verdict;
+      }
+      if (fits) options.push_back(gbnf_literal(value.dump()));
+    }
+    if (options.empty()) return error(path, "no value of the enum satisfies what stands beside it");
     return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
   }
 
@@ -300,9 +361,8 @@ class Converter {
     LATHE_TRY(most, count(schema, "maxLength", path));
     if (least && most && *least > *most)
       return error(path, "minLength {} is above maxLength {}", *least, *most);
-    std::string format =
-        schema.value("format", Json()).is_string() ? schema["format"].get<std::string>() : "";
-    if (format != "date" && format != "time" && format != "date-time" && format != "uuid") format.clear();
+    const Json given = schema.value("format", Json());
+    const std::string format = is_known_format(given) ? given.get<std::string>() : "";
     if ((least || most) + schema.contains("pattern") + !format.empty() > 1)
       return error(path, "pattern, format and the bounds of the length are not supported together");
     if (schema.contains("pattern")) {
@@ -514,6 +574,7 @@ class Converter {
   std::string rules_;
   std::map<const Json*, std::string> refs_;
   int names_ = 0, visits_ = 0;
+  size_t work_ = 0;
 };
 
 }  // namespace
