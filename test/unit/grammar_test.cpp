@@ -142,7 +142,8 @@ TEST_CASE("grammars that could take long") {
   // Every set of letters is a state of its own.
   std::string sets = "root ::= \"\"";
   std::vector<std::string> tokens;
-  for (int i = 0; i < 1000; i++) sets += fmt::format(" | [a-z]* \"{}\" [a-z]*", static_cast<char>('a' + i % 26));
+  for (int i = 0; i < 1000; i++)
+    sets += fmt::format(" | [a-z]* \"{}\" [a-z]*", static_cast<char>('a' + i % 26));
   for (int i = 0; i < 26 * 26 * 26; i++)
     tokens.push_back({static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26 % 26),
                       static_cast<char>('a' + i / 26 / 26)});

@@ -156,8 +156,7 @@ bool GrammarMatcher::accept_text(std::string_view text) {
     state_ = next;
     // What an endless answer has gone through is forgotten from time to time. Others may still be in this
     // table.
-    if (table_->automaton.is_large())
-      fresh = std::make_shared<Table>(*table_, state_);
+    if (table_->automaton.is_large()) fresh = std::make_shared<Table>(*table_, state_);
   }
   if (!fresh) return true;
   const std::lock_guard lock(grammar_->mutex);

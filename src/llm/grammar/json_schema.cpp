@@ -15,11 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostDepth = 64;           // of schemas in schemas
-constexpr size_t kMostName = 500;        // bytes of a property name
-constexpr int kMostSchemas = 20000;      // that are looked at, references and mergers included
+constexpr int kMostDepth = 64;            // of schemas in schemas
+constexpr size_t kMostName = 500;         // bytes of a property name
+constexpr int kMostSchemas = 20000;       // that are looked at, references and mergers included
 constexpr size_t kMostWork = 10'000'000;  // values that mergers copy and compare
-constexpr int64_t kMostLength = 100000;  // of strings and arrays, where a schema counts
+constexpr int64_t kMostLength = 100000;   // of strings and arrays, where a schema counts
 
 // Rules that schemas use; `char` is one character of a string. No lone surrogates, which are no text.
 constexpr std::string_view kBasics = R"GBNF(
@@ -88,7 +88,8 @@ size_t size_of(const Json& value) {
 
 // Text, a character each.
 size_t length_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 // Others mean nothing.
@@ -100,17 +101,24 @@ bool is_anything(const Json& schema) { return schema == true || (schema.is_objec
 
 // Whether a value satisfies a keyword; nothing where that is not worked out.
 std::optional<bool> satisfies(const Json& value, const std::string& key, const Json& wanted) {
-  const auto is = [&](const auto& keys) { return std::find(std::begin(keys), std::end(keys), key) != std::end(keys); };
+  const auto is = [&](const auto& keys) {
+    return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+  };
   if (key == "format" && !is_known_format(wanted)) return true;
   if (key == "const") return value == wanted;
   if (key == "enum") return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
   if (key == "type") {
-    const auto is_one = [&](const Json& t) { return t.is_string() && is_of_type(value, t.get<std::string>()); };
+    const auto is_one = [&](const Json& t) {
+      return t.is_string() && is_of_type(value, t.get<std::string>());
+    };
     return wanted.is_array() ? std::any_of(wanted.begin(), wanted.end(), is_one) : is_one(wanted);
   }
-  if ((value.is_object() && is(kObjectKeys)) || (value.is_string() && is(kStringKeys)) || (value.is_array() && is(kArrayKeys)) || (value.is_number() && is(kNumberKeys))) {
+  if ((value.is_object() && is(kObjectKeys)) || (value.is_string() && is(kStringKeys)) ||
+      (value.is_array() && is(kArrayKeys)) || (value.is_number() && is(kNumberKeys))) {
     if (!wanted.is_number()) return std::nullopt;
-    const Json size = value.is_string() ? Json(length_of(value.get<std::string>())) : value.is_array() ? Json(value.size()) : value;
+    const Json size = value.is_string()  ? Json(length_of(value.get<std::string>()))
+                      : value.is_array() ? Json(value.size())
+                                         : value;
     if (key.starts_with("min")) return size >= wanted;
     if (key.starts_with("max")) return size <= wanted;
     return key == "exclusiveMinimum" ? size > wanted : size < wanted;
@@ -221,7 +229,8 @@ class Converter {
     const Json named = a.value("properties", Json::object());
     for (const auto& [name, value] : b["properties"].items())
       if (is_too_much(named.size() + 1) || !named.contains(name))
-        return error(path, "property \"{}\" of one part is ruled out by additionalProperties of another", name);
+        return error(path, "property \"{}\" of one part is ruled out by additionalProperties of another",
+                     name);
     return {};
   }
 
@@ -246,7 +255,8 @@ class Converter {
     return Json(std::move(a));
   }
 
-  Result<Json> merge_values(const std::string& key, Json a, const Json& b, const std::string& path, int depth) {
+  Result<Json> merge_values(const std::string& key, Json a, const Json& b, const std::string& path,
+                            int depth) {
     const auto is = [&](auto... names) { return ((key == names) || ...); };
     if (a == b || is("title", "description", "default", "examples", "$comment", "$id", "$schema", "$defs",
                      "definitions"))
@@ -482,12 +492,15 @@ class Converter {
         schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(properties.empty());
     if (!properties.is_object()) return error(path, "properties is not an object");
     if (!required.is_array()) return error(path, "required is not an array");
+    std::set<std::string> wanted;
+    for (const Json& name : required)
+      if (name.is_string()) wanted.insert(name.get<std::string>());
     std::vector<std::string> pairs;
     std::vector<bool> needed;
     for (const auto& [name, value] : properties.items()) {
       LATHE_TRY(expression, visit(value, fmt::format("{}/properties/{}", path, name), depth + 1));
       pairs.push_back(as_rule(fmt::format("{} \":\" ws {}", gbnf_literal(Json(name).dump()), expression)));
-      needed.push_back(std::find(required.begin(), required.end(), name) != required.end());
+      needed.push_back(wanted.contains(name));
     }
     std::set<std::string> names;
     for (const auto& [name, value] : properties.items()) names.insert(name);
