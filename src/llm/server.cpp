@@ -344,10 +344,11 @@ LlmServer::Outcome LlmServer::generate(const CompletionRequest& request, const s
       out.gone = is_gone();
       if (out.gone || token.is_end) return !out.gone;
       if (is_bound) matcher->accept(token.id);
+      const bool is_complete = is_bound && matcher->must_end();
       // Control tokens are no text, but for those that part the answer.
       if (tokenizer.is_control(token.id) && !OutputRouter::is_tag(tokenizer.piece(token.id))) return true;
       out.gone = !emit_all(router.push(stops.push(decoder.push(token.id))));
-      return !out.gone && !stops.found();
+      return !out.gone && !stops.found() && !is_complete;
     });
   } catch (const Cancelled&) {
     out.gone = true;

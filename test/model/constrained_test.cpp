@@ -41,6 +41,13 @@ TEST_CASE("lathe run keeps to a schema and to a grammar") {
   const std::string text =
       nlohmann::json::parse(run(fmt::format("--grammar '{}' --temp 1", dir.file("g.gbnf"))).out)["text"];
   CHECK(std::regex_match(text, std::regex("(yes|no)!!?")));
+  // Complete without a token that says so.
+  write_file_atomically(dir.file("g.gbnf"), "root ::= \"ab\"\n");
+  const auto whole =
+      nlohmann::json::parse(run(fmt::format("--grammar '{}' --ignore-end", dir.file("g.gbnf"))).out);
+  CHECK(whole["text"] == "ab");
+  CHECK(whole["stopped_by"] == "end");
+  CHECK(whole["ids"].size() <= 2);
 
   write_file_atomically(dir.file("g.gbnf"), "root ::= nothing\n");
   const Outcome bad = run(fmt::format("--grammar '{}'", dir.file("g.gbnf")));

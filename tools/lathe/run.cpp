@@ -49,7 +49,7 @@ void run(const Options& options) {
   const GenerateResult result = model.generate(prompt, generate, [&](const GeneratedToken& token) {
     if (!token.is_end) emit(decoder.push(token.id));
     if (matcher) matcher->accept(token.id);
-    return true;
+    return !matcher || !matcher->must_end();
   });
   emit(decoder.finish());
   const double prefill = rate(static_cast<double>(result.prompt_tokens), result.prefill_seconds);
@@ -58,7 +58,7 @@ void run(const Options& options) {
     const nlohmann::ordered_json out{{"text", text},
                                      {"ids", result.ids},
                                      {"prompt_tokens", result.prompt_tokens},
-                                     {"stopped_by", result.reason == StopReason::End ? "end" : "length"},
+                                     {"stopped_by", result.reason == StopReason::Length ? "length" : "end"},
                                      {"prefill_tok_s", prefill},
                                      {"decode_tok_s", decode}};
     std::puts(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
