@@ -38,7 +38,9 @@ Tensor random_tensor(const Shape& shape, std::mt19937& random) {
   return Tensor::from(x, shape);
 }
 
-NamedTensors small_tensors(bool is_gemma = false) {
+enum class Kind { Llama, Gemma3 };
+
+NamedTensors small_tensors(Kind kind = Kind::Llama) {
   std::mt19937 random(3);
   NamedTensors out;
   const auto add = [&](const std::string& name, const Shape& shape) {
@@ -58,7 +60,9 @@ NamedTensors small_tensors(bool is_gemma = false) {
     add(at + "mlp.down_proj.weight", {kDim, kHidden});
     add(at + "input_layernorm.weight", {kDim});
     add(at + "post_attention_layernorm.weight", {kDim});
-    if (!is_gemma) continue;
+    if (kind != Kind::Gemma3) continue;
+    add(at + "self_attn.q_norm.weight", {kHeadDim});
+    add(at + "self_attn.k_norm.weight", {kHeadDim});
     add(at + "pre_feedforward_layernorm.weight", {kDim});
     add(at + "post_feedforward_layernorm.weight", {kDim});
   }
@@ -263,7 +267,7 @@ TEST_CASE("qwen, mistral and gemma checkpoints") {
     text["hidden_activation"] = "gelu_pytorch_tanh";
     text["layer_types"] = {"sliding_attention", "full_attention"};
     text["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
-    const NamedTensors tensors = small_tensors(true);
+    const NamedTensors tensors = small_tensors(Kind::Gemma3);
     NamedTensors renamed = {{"vision_tower.x", Tensor::from({1.0f})}};
     for (const auto& [name, t] : tensors) renamed.emplace_back("language_model." + name, t);
     Checkpoint c({{"architectures", {"Gemma3ForConditionalGeneration"}}, {"text_config", text}}, renamed,
@@ -289,6 +293,31 @@ TEST_CASE("qwen, mistral and gemma checkpoints") {
     CHECK(file.tensor("blk.1.attn_k.weight").to_vector<float>() ==
           values(tensors, "model.layers.1.self_attn.k_proj.weight"));
   }
+}
+
+TEST_CASE("what a configuration leaves out is what transformers takes for it") {
+  Json text = {{"hidden_size", kDim}, {"intermediate_size", kHidden}, {"num_hidden_layers", 2},
+               {"head_dim", 4},       {"sliding_window", 8}};
+  NamedTensors tensors;
+  for (const auto& [name, t] : small_tensors(Kind::Gemma3)) tensors.emplace_back("language_model." + name, t);
+  Checkpoint gemma({{"architectures", {"Gemma3ForConditionalGeneration"}}, {"text_config", text}}, tensors,
+                   character_tokenizer());
+  const GgufFile file = gemma.convert();
+  const GgufMetadata& m = file.metadata();
+  CHECK(m.at<int64_t>("gemma3.attention.head_count") == 8);
+  CHECK(m.at<int64_t>("gemma3.attention.head_count_kv") == 4);
+  CHECK(m.at<int64_t>("gemma3.context_length") == 131072);
+  CHECK(m.at<int64_t>("gemma3.attention.sliding_window") == 8);
+  CHECK(m.at<double>("gemma3.rope.freq_base") == 1e6);
+  CHECK(m.at<double>("gemma3.rope.freq_base_swa") == 1e4);
+  CHECK(m.at<double>("gemma3.attention.layer_norm_rms_epsilon") == doctest::Approx(1e-6));
+  CHECK(m.at<double>("gemma3.attention.scale") == 1.0 / 16);
+  Json mistral = small_config("MistralForCausalLM");
+  Checkpoint c(mistral, small_tensors(), character_tokenizer());
+  CHECK(c.convert().metadata().at<int64_t>("llama.attention.sliding_window") == 4096);
+  mistral["sliding_window"] = nullptr;
+  c.put("config.json", mistral);
+  CHECK(!c.convert().metadata().has("llama.attention.sliding_window"));
 }
 
 TEST_CASE("checkpoints that cannot be converted") {

@@ -22,17 +22,36 @@ struct Family {
   bool permutes = false;        // rows of q and k for RoPE over neighbours
   bool is_gemma = false;  // norms are stored less 1, and there are some behind attention and feed-forward
   int64_t window_pattern = 0;  // each n-th layer has no sliding window; 0: all have the window
+  bool has_head_norms = false;  // of q and k
+  std::string_view defaults;    // that transformers has for what a configuration leaves out
 };
+constexpr std::string_view kGemma3 =
+    R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":26,"num_attention_heads":8,)"
+    R"("num_key_value_heads":4,"head_dim":256,"max_position_embeddings":131072,"rope_theta":1e6,)"
+    R"("rope_local_base_freq":1e4,"sliding_window":4096,"query_pre_attn_scalar":256})";
 constexpr Family kFamilies[] = {
-    {"LlamaForCausalLM", "llama", true},
-    {"MistralForCausalLM", "llama", true},
-    {"Qwen2ForCausalLM", "qwen2"},
-    {"Qwen3ForCausalLM", "qwen3"},
-    {"GemmaForCausalLM", "gemma", false, true},
-    {"Gemma2ForCausalLM", "gemma2", false, true, 2},
-    {"Gemma3ForCausalLM", "gemma3", false, true, 6},
-    {"Gemma3ForConditionalGeneration", "gemma3", false, true, 6},
+    {"LlamaForCausalLM", "llama", true, false, 0, false, R"({"max_position_embeddings":2048})"},
+    {"MistralForCausalLM", "llama", true, false, 0, false,
+     R"({"num_key_value_heads":8,"max_position_embeddings":131072,"sliding_window":4096})"},
+    {"Qwen2ForCausalLM", "qwen2", false, false, 0, false, R"({"max_position_embeddings":32768})"},
+    {"Qwen3ForCausalLM", "qwen3", false, false, 0, true,
+     R"({"max_position_embeddings":32768,"head_dim":128})"},
+    {"GemmaForCausalLM", "gemma", false, true, 0, false,
+     R"({"max_position_embeddings":8192,"head_dim":256})"},
+    {"Gemma2ForCausalLM", "gemma2", false, true, 2, false,
+     R"({"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256,"max_position_embeddings":8192,)"
+     R"("sliding_window":4096,"query_pre_attn_scalar":256,"attn_logit_softcapping":50.0,)"
+     R"("final_logit_softcapping":30.0})"},
+    {"Gemma3ForCausalLM", "gemma3", false, true, 6, true, kGemma3},
+    {"Gemma3ForConditionalGeneration", "gemma3", false, true, 6, true, kGemma3},
 };
+
+// A key that is there and null stays null.
+JsonFile with_defaults(const JsonFile& config, const Family& family) {
+  Json all = Json::parse(family.defaults);
+  all.update(config.json());
+  return JsonFile(config.where(), std::move(all));
+}
 
 const Family& find_family(const JsonFile& config) {
   const Json* classes = config.find("architectures");
@@ -83,9 +102,10 @@ class Converter {
         whole_(path_of("config.json")),
         family_(find_family(whole_)),
         // Models that also see keep what is about texts apart.
-        config_(whole_.has("text_config")
-                    ? JsonFile(whole_.where() + ": text_config", *whole_.find("text_config"))
-                    : whole_) {}
+        config_(with_defaults(whole_.has("text_config")
+                                  ? JsonFile(whole_.where() + ": text_config", *whole_.find("text_config"))
+                                  : whole_,
+                              family_)) {}
 
   GgufWriter convert();
 
