@@ -320,6 +320,16 @@ TEST_CASE("what a configuration leaves out is what transformers takes for it") {
   CHECK(!c.convert().metadata().has("llama.attention.sliding_window"));
 }
 
+TEST_CASE("an added token without a row of the embedding is left out") {
+  Json tokenizer = byte_tokenizer();
+  tokenizer["added_tokens"].push_back({{"id", kTokens}, {"content", "<image>"}, {"special", true}});
+  Checkpoint c(small_config("LlamaForCausalLM"), small_tensors(), tokenizer);
+  const Tokenizer t = Tokenizer::from_gguf(c.convert().metadata());
+  CHECK(t.size() == kTokens);
+  CHECK(!t.find("<image>"));
+  CHECK(t.find("<tool>"));
+}
+
 TEST_CASE("checkpoints that cannot be converted") {
   using test::contains;
   const NamedTensors tensors = small_tensors();

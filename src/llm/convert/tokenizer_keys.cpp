@@ -1,6 +1,7 @@
 #include "llm/convert/tokenizer_keys.h"
 
 #include "archive/little_endian.h"
+#include "base/log.h"
 #include "base/mmap.h"
 #include "formats/file_data.h"
 #include "llm/convert/json_file.h"
@@ -141,8 +142,12 @@ void TokenizerFolder::read_vocabulary(int64_t rows) {
   for (const Json& token : *added) {
     const JsonFile t(file_.where() + ": added_tokens", token);
     const std::string text = t.at<std::string>("content");
-    if (text != unknown)
-      put(t.at<int64_t>("id"), text, t.get<bool>("special").value_or(false) ? kControl : kUserDefined);
+    const int64_t id = t.at<int64_t>("id");
+    if (id >= rows)  // of a part that is not converted, such as the one for images
+      log_info("{}: added token `{}` is left out: its id {} has no row of the embedding", file_.where(), text,
+               id);
+    else if (text != unknown)
+      put(id, text, t.get<bool>("special").value_or(false) ? kControl : kUserDefined);
   }
 }
 
