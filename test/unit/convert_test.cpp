@@ -315,6 +315,10 @@ TEST_CASE("what a configuration leaves out is what transformers takes for it") {
   Json mistral = small_config("MistralForCausalLM");
   Checkpoint c(mistral, small_tensors(), character_tokenizer());
   CHECK(c.convert().metadata().at<int64_t>("llama.attention.sliding_window") == 4096);
+  mistral["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"attention_factor", 0.5}};
+  c.put("config.json", mistral);
+  CHECK(c.convert().metadata().at<double>("llama.rope.scaling.attn_factor") ==
+        doctest::Approx(0.5 / (1 + 0.1 * std::log(4.0))));
   mistral["sliding_window"] = nullptr;
   c.put("config.json", mistral);
   CHECK(!c.convert().metadata().has("llama.attention.sliding_window"));
@@ -373,6 +377,17 @@ TEST_CASE("checkpoints that cannot be converted") {
                  "added_tokens: key `content` is of another type"));
   c.put("tokenizer.json", byte_tokenizer());
 
+  for (const char* missing :
+       {"lm_head.weight", "model.norm.weight", "model.layers.1.self_attn.q_proj.weight"}) {
+    NamedTensors fewer = tensors;
+    std::erase_if(fewer, [&](const auto& t) { return t.first == missing; });
+    safe_save(fewer, c.file("model.safetensors"));
+    CHECK(contains(c.problem(), fmt::format("tensor `{}` is missing", missing)));
+  }
+  safe_save(tensors, c.file("model.safetensors"));
+  CHECK(contains(with("num_hidden_layers", 3), "tensor `model.layers.2.self_attn.q_proj.weight` is missing"));
+  CHECK(contains(with("num_hidden_layers", 1), "is beyond the 1 layers of config.json"));
+  c.put("config.json", config);
   NamedTensors odd = tensors;
   odd.emplace_back("model.layers.0.self_attn.z_proj.weight", Tensor::from({1.0f}));
   safe_save(odd, c.file("model.safetensors"));

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <iterator>
 #include <numbers>
+#include <span>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -130,6 +132,7 @@ class Converter {
   void add_rope_factors(const JsonFile& scaling, double base);
   std::string name_of(std::string_view theirs) const;
   void add_tensor(const std::string& name, const Tensor& tensor);
+  void check_complete(const std::unordered_set<std::string>& names) const;
 
   static constexpr int64_t kMostSize = int64_t{1} << 31;
   std::string folder_;
@@ -137,7 +140,7 @@ class Converter {
   JsonFile whole_;
   const Family& family_;
   JsonFile config_;
-  int64_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0;
+  int64_t layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0;
   bool is_tied_ = false;
   GgufWriter out_;
 };
@@ -169,7 +172,8 @@ void Converter::add_sizes() {
   if (heads_ % kv_heads_) config_.refuse("num_key_value_heads", "does not divide the number of heads");
   set("context_length", size("max_position_embeddings"));
   set("embedding_length", dim);
-  set("block_count", size("num_hidden_layers"));
+  layers_ = size("num_hidden_layers");
+  set("block_count", layers_);
   set("feed_forward_length", size("intermediate_size"));
   set("attention.head_count", heads_);
   set("attention.head_count_kv", kv_heads_);
@@ -192,12 +196,11 @@ void Converter::add_windows() {
       config_.has("sliding_window") && (family_.name == "llama" || family_.window_pattern > 0);
   if (!has_window) return;
   set("attention.sliding_window", size("sliding_window"));
-  const int64_t layers = size("num_hidden_layers");
   std::vector<bool> is_local, usual;
-  for (int64_t i = 0; i < layers; i++)
+  for (int64_t i = 0; i < layers_; i++)
     usual.push_back(family_.window_pattern == 0 || (i + 1) % family_.window_pattern != 0);
   if (const Json* types = config_.find("layer_types")) {
-    if (!types->is_array() || static_cast<int64_t>(types->size()) != layers)
+    if (!types->is_array() || static_cast<int64_t>(types->size()) != layers_)
       config_.refuse("layer_types", "is no list of all layers");
     for (const Json& type : *types) is_local.push_back(type == "sliding_attention");
     if (is_local != usual) out_.set(key("attention.sliding_window_pattern"), is_local);
@@ -229,10 +232,15 @@ void Converter::add_rope() {
     add_rope_factors(scaling, base);
   } else if (type == "linear" || type == "yarn") {
     out_.set(key("rope.scaling.type"), type);
-    out_.set(key("rope.scaling.factor"), static_cast<float>(scaling.at<double>("factor")));
+    const double factor = scaling.at<double>("factor");
+    if (!(factor >= 1)) scaling.refuse("factor", "is below 1");
+    out_.set(key("rope.scaling.factor"), static_cast<float>(factor));
     if (type == "yarn") {
       set("rope.scaling.original_context_length",
           scaling.get<int64_t>("original_max_position_embeddings").value_or(size("max_position_embeddings")));
+      // GGUF's factor is on top of YaRN's own 1 + 0.1 ln(factor), that of the configuration in its place.
+      if (const auto v = scaling.get<double>("attention_factor"))
+        out_.set(key("rope.scaling.attn_factor"), static_cast<float>(*v / (1 + 0.1 * std::log(factor))));
       if (const auto v = scaling.get<double>("beta_fast"))
         out_.set(key("rope.scaling.yarn_beta_fast"), static_cast<float>(*v));
       if (const auto v = scaling.get<double>("beta_slow"))
@@ -288,6 +296,8 @@ std::string Converter::name_of(std::string_view theirs) const {
     const std::string_view middle = is_known ? part.substr(1, ending - 1) : std::string_view();
     std::string_view ours = family_.window_pattern ? find_name(kGemmaNames, middle) : std::string_view();
     if (ours.empty()) ours = find_name(kLayerNames, middle);
+    if (!ours.empty() && layer >= layers_)
+      value_error("{}: tensor `{}` is beyond the {} layers of config.json", folder_, theirs, layers_);
     if (!ours.empty() && layer >= 0) return fmt::format("blk.{}.{}{}", layer, ours, part.substr(ending));
   }
   value_error("{}: tensor `{}` belongs to no part of a {} model", folder_, theirs, family_.name);
@@ -322,6 +332,25 @@ void Converter::add_tensor(const std::string& name, const Tensor& tensor) {
   });
 }
 
+// Biases are the only tensors that a model may have or not.
+void Converter::check_complete(const std::unordered_set<std::string>& names) const {
+  const auto need = [&](const std::string& ours, const std::string& theirs) {
+    if (!names.contains(ours)) value_error("{}: tensor `{}` is missing", folder_, theirs);
+  };
+  for (const Name& n : kWholeNames)
+    if (!is_tied_ || n.ours != "output.weight") need(std::string(n.ours), std::string(n.theirs));
+  const auto need_all = [&](int64_t layer, std::span<const Name> parts) {
+    for (const Name& n : parts)
+      if (family_.has_head_norms || (n.ours != "attn_q_norm" && n.ours != "attn_k_norm"))
+        need(fmt::format("blk.{}.{}.weight", layer, n.ours),
+             fmt::format("model.layers.{}.{}.weight", layer, n.theirs));
+  };
+  for (int64_t i = 0; i < layers_; i++) {
+    if (family_.window_pattern) need_all(i, kGemmaNames);
+    need_all(i, kLayerNames);
+  }
+}
+
 GgufWriter Converter::convert() {
   if (options_.type && !can_quantize(*options_.type))
     value_error("{} can be read, but not made", type_info(*options_.type).name);
@@ -334,19 +363,19 @@ GgufWriter Converter::convert() {
   add_rope();
   is_tied_ = config_.get<bool>("tie_word_embeddings")
                  .value_or(whole_.get<bool>("tie_word_embeddings").value_or(family_.is_gemma));
-  bool has_embedding = false;
+  std::unordered_set<std::string> names;
   for (const auto& [theirs, tensor] : load_tensors(tensor_file(), "CPU")) {
     const std::string name = name_of(theirs);
     if (name.empty() || (is_tied_ && name == "output.weight")) continue;
     if (name == "token_embd.weight") {
       if (tensor.ndim() != 2) value_error("{}: tensor `{}` is no matrix", folder_, theirs);
-      has_embedding = true;
       set("vocab_size", tensor.shape()[0].value());
       add_hugging_face_tokenizer(folder_, tensor.shape()[0].value(), options_.pre, out_.metadata());
     }
     add_tensor(name, tensor);
+    names.insert(name);
   }
-  if (!has_embedding) value_error("{}: tensor `model.embed_tokens.weight` is missing", folder_);
+  check_complete(names);
   return std::move(out_);
 }
 
