@@ -246,7 +246,8 @@ void Sampler::truncate() {
 double Sampler::temperature() const {
   const auto& o = options_;
   const double t = static_cast<double>(o.temperature), range = static_cast<double>(o.temperature_range);
-  if (range <= 0 || candidates_.size() < 2) return t;
+  // Logits are divided by it in single precision.
+  if (range <= 0 || candidates_.size() < 2) return std::max(1e-6, t);
   const double greatest = std::log(static_cast<double>(candidates_.size()));
   const double part = std::clamp(moments_of(candidates_).entropy() / greatest, 0.0, 1.0);
   const double low = std::max(0.0, t - range), high = t + range;

@@ -112,6 +112,7 @@ TEST_CASE("greedy") {
 TEST_CASE("temperature") {
   for (const float t : {0.5f, 1.0f, 2.0f})
     check_distribution(warm(t), softmax(wide(kLogits), static_cast<double>(t)));
+  check_distribution(warm(1e-40f), softmax(wide(kLogits), 1e-6));
   const std::vector<float> some = {1, -kInf, 2, -kInf};
   check_distribution(warm(), softmax({1, -HUGE_VAL, 2, -HUGE_VAL}), some);
 }
