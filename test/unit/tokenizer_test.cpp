@@ -229,6 +229,10 @@ TEST_CASE("special tokens") {
   CHECK(t.encode("a<|end|>b", kPlain).size() == 9);  // spelled out: text cannot forge a control token
   CHECK(t.encode("<tool>s<tool>", kPlain) == Ids{258, 257});
   CHECK(t.encode("<|en", {.add_special = false, .parse_special = true}) == Ids{259, 'n'});
+  // A token that ends where plain text begins stays one, also where that text would make it longer.
+  const TextRange plain[] = {{4, 7}};
+  CHECK(t.encode("<|end|>", {.add_special = false, .parse_special = true, .plain = plain}) ==
+        Ids{259, 'n', 'd', '|', '>'});
   CHECK(t.encode("a") == Ids{'a'});
   CHECK(t.decode(Ids{'a', 256, 257}) == "a<tool>");
   CHECK(t.decode(Ids{'a', 256, 257}, {.show_special = true}) == "a<|end|><tool>");

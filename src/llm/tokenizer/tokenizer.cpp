@@ -54,10 +54,11 @@ std::string bytes_of(const std::string& spelling, TokenType type, Kind kind) {
   return out;
 }
 
-bool touches(std::span<const TextRange> ranges, size_t begin, size_t end) {
-  const auto at =
-      std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= begin; });
-  return at != ranges.end() && at->begin < end;
+// Where the first of the ranges that ends behind `at` begins.
+size_t next_range(std::span<const TextRange> ranges, size_t at) {
+  const auto next =
+      std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= at; });
+  return next == ranges.end() ? std::string_view::npos : next->begin;
 }
 
 }  // namespace
@@ -158,8 +159,12 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     };
     for (size_t i = 0; i < text.size();) {
       auto match = cuts.may_begin(text[i]) ? cuts.longest(text.substr(i)) : std::nullopt;
-      if (match && touches(options.plain, i, i + match->length))
-        match = s.user_defined.longest(text.substr(i));
+      if (const size_t plain = match ? next_range(options.plain, i) : text.npos;
+          match && plain < i + match->length) {
+        // What ends before the plain text stays a token, whatever that text would make of it.
+        match = plain > i ? cuts.longest(text.substr(i, plain - i)) : std::nullopt;
+        if (!match) match = s.user_defined.longest(text.substr(i));
+      }
       if (!match) {
         i++;
         continue;
