@@ -363,6 +363,7 @@ TEST_CASE("WordPiece") {
   const Tokenizer t(v);
   CHECK(t.encode("UNaffable!") == Ids{2, 4, 5, 6, 7, 3});
   CHECK(t.encode("ÀÅ  ä\u0301!\x01中a", kPlain) == Ids{1, 9, 7, 8, 9});
+  CHECK(t.encode("u\u200Bn\u00AD\uE000\u0378aff", kPlain) == Ids{4, 5});  // formats, private, unassigned
   CHECK(t.encode("unx un", kPlain) == Ids{1, 4});
   CHECK(t.decode(Ids{4, 5, 6, 7}) == "unaffable !");
 }

@@ -25,6 +25,11 @@ bool is_white_space(char32_t c, utf8proc_category_t category) {
          (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
 }
 
+// All of Unicode's C, as BERT has it: also formats, surrogates, private and unassigned code points.
+bool is_control(utf8proc_category_t category) {
+  return category == UTF8PROC_CATEGORY_CN || category >= UTF8PROC_CATEGORY_CC;
+}
+
 class WordPiece : public TokenizerAlgorithm {
  public:
   WordPiece(const Vocabulary& vocabulary, const TokenIndex& index) : index_(index) {
@@ -56,7 +61,7 @@ class WordPiece : public TokenizerAlgorithm {
         const utf8proc_category_t category = utf8proc_category(parts[k]);
         if (is_white_space(c, category)) {
           finish();
-        } else if (c == 0xFFFD || category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_MN) {
+        } else if (c == 0xFFFD || is_control(category) || category == UTF8PROC_CATEGORY_MN) {
           continue;
         } else if (is_punctuation(c, category) || is_ideograph(c)) {
           finish();
