@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -22,6 +24,7 @@ PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(te
 
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
 
 // Matches of one pattern, one at a time.
@@ -30,14 +33,19 @@ class Matcher {
   Matcher(const void* code, const std::string& pattern)
       : code_(static_cast<const pcre2_code*>(code)),
         match_(pcre2_match_data_create(1, nullptr)),
+        context_(pcre2_match_context_create(nullptr)),
         pattern_(pattern) {
-    if (!match_) throw std::bad_alloc();
+    if (!match_ || !context_) throw std::bad_alloc();
   }
 
   // The first match at or behind `from`.
   std::optional<std::pair<size_t, size_t>> find(std::string_view text, size_t from, uint32_t options) {
+    // Steps back through a run of blanks are as many as it has bytes, for each of the alternatives.
+    constexpr size_t kSteps = 10'000'000, kStepsEach = 64;
+    pcre2_set_match_limit(context_.get(), static_cast<uint32_t>(std::min<size_t>(
+                                              kSteps + kStepsEach * text.size(), UINT32_MAX)));
     const auto match = [&](uint32_t more) {
-      return pcre2_match(code_, units(text), text.size(), from, options | more, match_.get(), nullptr);
+      return pcre2_match(code_, units(text), text.size(), from, options | more, match_.get(), context_.get());
     };
     int outcome = match(0);
     if (outcome == PCRE2_ERROR_JIT_STACKLIMIT) outcome = match(PCRE2_NO_JIT);
@@ -50,6 +58,7 @@ class Matcher {
  private:
   const pcre2_code* code_;
   std::unique_ptr<pcre2_match_data, FreeMatch> match_;
+  std::unique_ptr<pcre2_match_context, FreeMatch> context_;
   const std::string& pattern_;
 };
 

@@ -146,6 +146,7 @@ TEST_CASE("pieces of each pre-tokenizer") {
   CHECK(split("gpt-2", "ab \xFF\xFE cd\xC3") == Pieces{"ab", " ", "\xFF\xFE", " cd", "\xC3"});
   CHECK(split("llama-bpe", "I'LL go12345\r\n\n  x\u00a0y") ==
         Pieces{"I", "'LL", " go", "123", "45", "\r\n\n", " ", " x", "\u00a0y"});
+  CHECK(split("llama-bpe", std::string(12'000'000, ' ') + "x").size() == 2);
   CHECK(split("llama-bpe", "today\n  \n") == Pieces{"today", "\n  \n"});
   CHECK(split("llama-bpe", std::string(" \u0085") + "0") == Pieces{" ", "\u0085", "0"});
   CHECK(split("llama3", std::string(17, '0')) == Pieces{"000", "000", "000", "000", "000", "00"});
