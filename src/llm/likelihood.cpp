@@ -126,6 +126,11 @@ std::vector<ChoiceScore> score_choices(LanguageModel& model, const ChoiceQuestio
   constexpr std::string_view kBlanks = " \t\r\n";
   const Tokenizer& tokenizer = model.tokenizer();
   const std::vector<int32_t> prompt = tokenizer.encode(question.prompt);
+  if (prompt.empty())
+    value_error(
+        "a prompt is empty and the model puts no BOS before it, so that nothing predicts the first token of "
+        "\"{}\"; write a prompt",
+        question.choices.front());
   std::vector<ChoiceScore> out;
   for (const std::string& choice : question.choices) {
     const bool is_apart = question.prompt.empty() || kBlanks.find(question.prompt.back()) != kBlanks.npos ||
