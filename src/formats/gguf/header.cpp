@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 // Bytes that the shortest string, key and tensor take.
 constexpr uint64_t kStringBytes = 8, kArrayBytes = 12, kKeyBytes = 13, kTensorBytes = 24;
+// What is asked for at once: elements are larger than in the file, and a count may lie.
+constexpr size_t kReserved = 1 << 16;
 constexpr int kMaxDepth = 8;  // of arrays in arrays
 constexpr uint64_t kDefaultAlignment = 32, kMinAlignment = 8;
 
@@ -53,7 +55,7 @@ class HeaderReader {
     for (uint64_t i = 0; i < keys; i++) LATHE_TRY_DO(read_key(header.metadata, i));
     LATHE_TRY_DO(read_alignment(header));
     std::unordered_set<std::string> names;
-    header.tensors.reserve(tensors);
+    header.tensors.reserve(std::min<size_t>(tensors, kReserved));
     for (uint64_t i = 0; i < tensors; i++) {
       LATHE_TRY_DO(read_tensor(header, i));
       context_ = fmt::format("tensor `{}`", header.tensors.back().name);
@@ -145,7 +147,7 @@ class HeaderReader {
   Result<GgufValue::Held> array(GgufValueType type, uint64_t n,
                                 Result<T> (HeaderReader::*element)(GgufValueType)) {
     std::vector<T> out;
-    out.reserve(static_cast<size_t>(n));
+    out.reserve(std::min<size_t>(n, kReserved));
     for (uint64_t i = 0; i < n; i++) {
       LATHE_TRY(v, (this->*element)(type));
       out.push_back(std::move(v));
