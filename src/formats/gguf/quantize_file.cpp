@@ -93,7 +93,7 @@ class Planner {
       overrides_.emplace_back(Regex(".*(?:" + pattern + ").*"), type);
     const GgufMetadata& m = file.metadata();
     const std::string prefix = m.get_or<std::string>("general.architecture", "") + ".";
-    layers_ = m.get_or<int64_t>(prefix + "block_count", 1);
+    layers_ = std::clamp<int64_t>(m.get_or<int64_t>(prefix + "block_count", 1), 0, 1 << 30);
     experts_ = m.get_or<int64_t>(prefix + "expert_count", 0);
   }
 
