@@ -36,7 +36,7 @@ class CharsMap {
     Rule out;
     size_t node = 0;
     if (!enter_children(node)) return out;  // `node ^ byte` is the child now
-    for (size_t i = 0; i < text.size() && text[i] != '\0'; i++) {
+    for (size_t i = 0; i < std::min(text.size(), kLongest) && text[i] != '\0'; i++) {
       const auto byte = static_cast<uint8_t>(text[i]);
       node ^= byte;
       if (node >= units_.size() || (units_[node] & 0x800000FFu) != byte) break;
@@ -48,6 +48,8 @@ class CharsMap {
   }
 
  private:
+  // Bytes that a rule replaces: nodes of a damaged trie may form a cycle.
+  static constexpr size_t kLongest = 256;
   // From a node to the base of its children; false outside the trie.
   bool enter_children(size_t& node) const {
     if (node >= units_.size()) return false;
