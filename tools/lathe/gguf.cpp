@@ -101,6 +101,14 @@ Json show_json(const GgufFile& file, size_t most) {
           {"metadata", keys},          {"tensors", tensors},    {"types", types}};
 }
 
+// On one line of a terminal.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    out += c == '\n' ? "\\n" : static_cast<unsigned char>(c) < 32 || c == 127 ? "?" : std::string(1, c);
+  return out;
+}
+
 void show(const std::string& path, bool as_json, bool in_full) {
   const GgufFile file = GgufFile::open(path).or_throw();
   const size_t most = in_full ? std::string::npos : 8;
@@ -113,15 +121,12 @@ void show(const std::string& path, bool as_json, bool in_full) {
     std::string text = value.to_text(most);
     constexpr size_t kMostText = 160;
     if (!in_full && text.size() > kMostText) text = text.substr(0, kMostText) + "…";
-    std::string line;  // of text with newlines and control codes
-    for (const char c : text)
-      line += c == '\n' ? "\\n" : static_cast<unsigned char>(c) < 32 ? "?" : std::string(1, c);
-    fmt::print("{} ({}) = {}\n", key, value.type_text(), line);
+    fmt::print("{} ({}) = {}\n", printable(key), value.type_text(), printable(text));
   }
   size_t width = 0;
   for (const GgufTensor& t : file.tensors()) width = std::max(width, t.name.size());
   for (const GgufTensor& t : file.tensors())
-    fmt::print("{:<{}}  {:<7} {:<20} at {}{}\n", t.name, width, type_info(t.type).name,
+    fmt::print("{:<{}}  {:<7} {:<20} at {}{}\n", printable(t.name), width, type_info(t.type).name,
                fmt::format("[{}]", fmt::join(t.shape, ", ")), t.offset,
                file.parts() > 1 ? fmt::format(" of file {}", t.part + 1) : "");
   int64_t elements = 0;
@@ -171,8 +176,8 @@ void check(const std::string& path, bool as_json) {
     print_json({{"tensors", file.tensors().size()}, {"bytes", total_bytes(file)}, {"faults", list}});
   } else {
     for (const GgufFault& f : faults)
-      fmt::print("tensor `{}`: {}: first in block {}, in {} altogether\n", f.tensor, f.text, f.block,
-                 f.blocks);
+      fmt::print("tensor `{}`: {}: first in block {}, in {} altogether\n", printable(f.tensor), f.text,
+                 f.block, f.blocks);
     if (faults.empty())
       fmt::print("{} tensors of {} bytes, nothing is wrong\n", file.tensors().size(), total_bytes(file));
   }
