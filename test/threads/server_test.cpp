@@ -2,6 +2,7 @@
 // away.
 #include "llm/server.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <nlohmann/json.hpp>
@@ -277,6 +278,15 @@ TEST_CASE("server: errors") {
     CHECK(test::contains(error(kChat, body, status)["message"].get<std::string>(), text));
   }
   CHECK(error("/v1/completions", R"({"prompt":[99999]})", 400)["param"] == "prompt");
+  std::string keys = R"({"prompt":"x","x":{"k":0)";
+  for (int i = 0; i < 2000; i++) keys += fmt::format(",\"k{}\":0", i);
+  CHECK(test::contains(error("/v1/completions", keys + "}}", 400)["message"].get<std::string>(),
+                       "the request body has an object of more than 1024 keys"));
+  std::string objects = R"({"prompt":"","x":[{})";  // of a cost that grows with the square of their number
+  for (int i = 0; i < 300000; i++) objects += ",{}";
+  const double begin = now_seconds();
+  error("/v1/completions", objects + "]}", 400);
+  CHECK(now_seconds() - begin < 5);
   CHECK(error("/v1/completions", R"({"prompt":""})", 400)["message"] == "the prompt is empty");
   s.stub.fails = true;
   CHECK(error(kChat, chat().dump(), 500)["type"] == "server_error");
