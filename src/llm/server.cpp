@@ -244,7 +244,9 @@ LlmServer::LlmServer(ServedModel model, const ServerOptions& options)
               [this](const HttpRequest& request) { return complete(request, false); });
   http_.set_error_body([](int status, const HttpRequest& request) {
     const std::string message = status == 404 ? fmt::format("there is no {} {}", request.method, request.path)
+                                : status == 411 ? "a request body must come with its Content-Length"
                                 : status == 413 ? "the request body is too large"
+                                : status == 415 ? "a request body may have no Content-Encoding"
                                 : status >= 500 ? "the server has failed; its log tells more"
                                                 : "this is no request of HTTP";
     return ApiError{status, message}.body();

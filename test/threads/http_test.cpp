@@ -52,6 +52,33 @@ TEST_CASE("http: routes and errors") {
   server.stop();
 }
 
+TEST_CASE("http: bodies are bounded, and of any type") {
+  HttpServer server({.max_body_bytes = 20000, .read_seconds = 1});
+  server.route("POST", "/", [](const HttpRequest& r) { return HttpReply{.body = r.body}; });
+  const int port = server.start("127.0.0.1", 0);
+  const auto status = [&](const std::string& headers, const std::string& body) {
+    test::HttpConnection connection(port);
+    connection.send("POST / HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" + body);
+    return test::parse_answer(connection.read_until("nothing")).status;
+  };
+  const std::string body(10000, 'x'), close = "Connection: close\r\n", length = "Content-Length: 10000\r\n";
+  CHECK(status(close + length + "Content-Type: application/x-www-form-urlencoded\r\n", body) == 200);
+  CHECK(status(close + length + "Range: bytes=0-9\r\n", body) == 200);
+  CHECK(status(length + "Content-Encoding: gzip\r\n", body) == 415);
+  CHECK(status("Transfer-Encoding: chunked\r\n", "2\r\nxx\r\n0\r\n\r\n") == 411);
+  CHECK(status("", body) == 411);
+  // One time for the whole request, not for each of its pieces.
+  test::HttpConnection slow(port);
+  slow.send("POST / HTTP/1.1\r\nHost: x\r\n" + length + "\r\n");
+  for (int i = 0; i < 5; i++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    slow.send("x");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  slow.read_until("nothing");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(700));
+}
+
 TEST_CASE("http: a connection serves several requests") {
   HttpServer server;
   server.route("GET", "/", [](const HttpRequest&) { return HttpReply{.body = "x"}; });

@@ -31,7 +31,12 @@ class Connection : public httplib::Stream {
  public:
   Connection(int socket, const HttpServerOptions& options) : socket_(socket), options_(options) {}
 
-  bool is_readable() const override { return wait_for(socket_, POLLIN, 1000 * options_.read_seconds); }
+  // Another request begins: the time that the client has for it.
+  void begin() { deadline_ = Clock::now() + std::chrono::seconds(options_.read_seconds); }
+  bool is_readable() const override {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+    return left > 0 && wait_for(socket_, POLLIN, left);
+  }
   bool is_writable() const override {
     return !is_gone() && wait_for(socket_, POLLOUT, 1000 * options_.write_seconds);
   }
@@ -49,11 +54,22 @@ class Connection : public httplib::Stream {
   int socket() const override { return socket_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   const int socket_;
   const HttpServerOptions& options_;
+  Clock::time_point deadline_ = {};
 };
 
 thread_local const Connection* tl_connection = nullptr;  // of the request that this thread handles
+
+// The status of requests whose body the library would read without a bound: compressed, in chunks, or up to
+// the end of the connection.
+int refusal(const httplib::Request& request) {
+  if (request.has_header("Content-Encoding")) return 415;
+  const bool has_body = request.method != "GET" && request.method != "HEAD" && request.method != "OPTIONS";
+  const bool is_bounded = request.has_header("Content-Length") || !has_body;
+  return request.has_header("Transfer-Encoding") || !is_bounded ? 411 : 0;
+}
 
 class Listener : public httplib::Server {
  public:
@@ -72,10 +88,26 @@ class Listener : public httplib::Server {
     Connection connection(socket, options_);
     tl_connection = &connection;
     bool closed = false;
-    while (!closed && has_request(socket) && process_request(connection, false, closed, nullptr)) {
+    const auto set_up = [&](httplib::Request& request) {
+      request.headers.erase("Content-Type");  // of a form the library bounds the body by 8 KiB
+      request.ranges.clear();                 // it would answer a part of an answer
+      if (refusal(request) == 0) return;
+      closed = true;  // the body stays unread
+      request.headers.erase("Connection");
+      request.headers.erase("Expect");
+      request.set_header("Connection", "close");
+    };
+    bool goes_on = true;
+    while (goes_on && !closed && has_request(socket)) {
+      connection.begin();
+      goes_on = process_request(connection, false, closed, set_up);
     }
     tl_connection = nullptr;
-    shutdown(socket, SHUT_RDWR);
+    shutdown(socket, SHUT_WR);
+    // With bytes unread the connection would be reset, and the answer lost.
+    char unread[1 << 16];
+    for (int i = 0; closed && i < 300 && wait_for(socket, POLLIN, 100); i++)
+      if (recv(socket, unread, sizeof unread, 0) <= 0) break;
     close(socket);
     return true;
   }
@@ -138,6 +170,11 @@ struct HttpServer::Impl {
     server.new_task_queue = [this] { return new httplib::ThreadPool(options.threads); };
     server.set_payload_max_length(options.max_body_bytes);
     server.set_tcp_nodelay(true);
+    server.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+      if (const int status = refusal(request)) response.status = status;
+      return response.status > 0 ? httplib::Server::HandlerResponse::Handled
+                                 : httplib::Server::HandlerResponse::Unhandled;
+    });
     // The library would share the port with whoever serves on it already.
     server.set_socket_options([](socket_t socket) {
       const int yes = 1;
