@@ -324,7 +324,7 @@ TEST_CASE("jinja: what cannot be rendered") {
            {"{{ 1 // 0 }}", "1 // 0"},
            {"{{ 9223372036854775807 + 1 }}", "does not fit into 64 bits"},
            {"{{ (0 - 9223372036854775807 - 1) // -1 }}", "does not fit into 64 bits"},
-           {"{{ 3 ** 1000 }}", "does not fit into 64 bits"},
+           {"{{ 3 ** 1000 }}", "3 ** 1000 does not fit into 64 bits"},
            {"{{ n|nothing }}", "unknown filter 'nothing'"},
            {"{{ n is nothing }}", "unknown test 'nothing'"},
            {"{{ [1]|sort('a')|map('x')|list }}", "unknown filter 'x'"},
@@ -345,7 +345,23 @@ TEST_CASE("jinja: what cannot be rendered") {
            {"{% set a = [] %}{% set _ = a.append(a) %}{{ a }}", "nested more than 200 deep"},
            {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "steps"},
            {"{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-            "a text of more than"}}) {
+            "a text of more than"},
+           // Few lists that are many where they are written or compared, and texts that are read again and
+           // again.
+           {"{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
+            "{{ ns.x }}",
+            "steps"},
+           {"{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}"
+            "{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
+            "steps"},
+           {"{% set s = 'a' * 60000000 %}{% for i in range(2000) %}{% set n = s|length %}{% endfor %}",
+            "steps"},
+           {"{% set l = ['x'] * 100000 %}{% for i in range(100000) %}{% set n = 'q'.startswith(l) %}{% "
+            "endfor %}",
+            "steps"},
+           {"{% set s = 'a' * 30000000 %}{% set l = [] %}"
+            "{% for i in range(300) %}{% set _ = l.append(s.upper()) %}{% endfor %}",
+            "steps"}}) {
     INFO("template: ", std::string(source));
     CHECK(test::contains(test::user_error([&] { render(source); }).what(), text));
   }
@@ -355,4 +371,11 @@ TEST_CASE("jinja: what cannot be rendered") {
                        "the template refuses these messages: no 3\n  while rendering t, line 1"));
   CHECK(test::contains(test::user_error([] { render("{{ 1 + 1 }}", {.steps = 2}); }).what(),
                        "more than 2 steps"));
+}
+
+TEST_CASE("jinja: values nested deeper than the stack end without it") {
+  CHECK(render("{% set ns = namespace(x=[]) %}{% for j in range(3) %}{% for i in range(100000) %}"
+               "{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}ok") == "ok");
+  CHECK(render("{% set ns = namespace(x={}) %}{% for i in range(100000) %}"
+               "{% set ns.x = {'a': [ns.x].append} %}{% endfor %}ok") == "ok");
 }

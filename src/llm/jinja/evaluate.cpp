@@ -12,10 +12,11 @@ namespace {
 
 constexpr int kMaxEvalDepth = 1000;
 constexpr int64_t kMaxRange = 100'000;
+constexpr int64_t kNewContainer = 4, kIteration = 20;  // steps, for the memory they take
 
-const Value* find(const Scope* scope, const std::string& name) {
+const Value* find(Evaluator& e, const Scope* scope, const std::string& name) {
   for (; scope; scope = scope->parent.get())
-    if (const Value* found = scope->variables.find(name)) return found;
+    if (const Value* found = e.find(scope->variables, name)) return found;
   return nullptr;
 }
 
@@ -86,11 +87,6 @@ Evaluator::~Evaluator() {
   }
 }
 
-void Evaluator::charge(int64_t steps) {
-  if (steps > steps_) user_runtime_error("the template takes more than {} steps", limits_.steps);
-  steps_ -= steps;
-}
-
 void Evaluator::charge_text(size_t bytes) {
   if (bytes > static_cast<size_t>(limits_.output_bytes))
     user_runtime_error("the template makes a text of more than {} bytes", limits_.output_bytes);
@@ -106,7 +102,7 @@ Value Evaluator::attribute(const Value& value, const std::string& name) {
   if (value.is_undefined()) undefined_error(value);
   // As in Python, methods come before the keys of a dictionary.
   if (has_method(value, name)) return Function{.name = name, .self = value};
-  const Value* found = value.dict() ? value.dict()->find(name) : nullptr;
+  const Value* found = value.dict() ? find(*value.dict(), name) : nullptr;
   return found ? *found : Value(Undefined{&name});
 }
 
@@ -114,7 +110,7 @@ Value Evaluator::item(const Value& value, const Value& key) {
   if (value.is_undefined()) undefined_error(value);
   if (key.text()) {
     const std::string& name = key.text()->bytes();
-    const Value* found = value.dict() ? value.dict()->find(name) : nullptr;
+    const Value* found = value.dict() ? find(*value.dict(), name) : nullptr;
     if (found) return *found;
     return has_method(value, name) ? attribute(value, name) : Value();
   }
@@ -142,13 +138,13 @@ List Evaluator::items(const Value& value) {
     return *list;
   }
   if (const Dict* dict = value.dict(); dict && !dict->is_namespace) {
-    charge(static_cast<int64_t>(dict->entries.size()));
+    charge(4 * static_cast<int64_t>(dict->entries.size()));
     for (const auto& entry : dict->entries) out.push_back(entry.first);
     return out;
   }
   const Text* text = value.text();
   if (!text) type_error("a value of type {} cannot be looped over", value.type_name());
-  charge(static_cast<int64_t>(text->size()));
+  charge(4 * static_cast<int64_t>(text->size()));  // each becomes a value of its own
   for (size_t at = 0, size; at < text->size(); at += size) {
     size = character_size(text->bytes(), at);
     out.push_back(text->substr(at, size));
@@ -163,11 +159,9 @@ bool Evaluator::contains(const Value& container, const Value& value) {
     charge_text(text->size());
     return text->bytes().find(value.text()->bytes()) != std::string::npos;
   }
-  if (const Dict* dict = container.dict()) return value.text() && dict->find(value.text()->bytes());
+  if (const Dict* dict = container.dict()) return value.text() && find(*dict, value.text()->bytes());
   if (!container.list()) type_error("'in' wants a string, list or mapping, not {}", container.type_name());
-  charge(static_cast<int64_t>(container.list()->size()));
-  return std::any_of(container.list()->begin(), container.list()->end(),
-                     [&](const Value& v) { return equal(v, value); });
+  return std::ranges::any_of(*container.list(), [&](const Value& v) { return equal(*this, v, value); });
 }
 
 namespace {
@@ -208,10 +202,11 @@ class Rendering : public Evaluator {
     switch (node.kind) {
       case NodeKind::Constant: return node.value;
       case NodeKind::Name: {
-        const Value* found = find(scope.get(), node.text);
+        const Value* found = jinja::find(*this, scope.get(), node.text);
         return found ? *found : Value(Undefined{&node.text});
       }
       case NodeKind::MakeList: {
+        charge(kNewContainer);
         List list;
         for (const NodePtr& child : node.children) list.push_back(eval(*child, scope));
         return list;
@@ -256,8 +251,8 @@ class Rendering : public Evaluator {
       return left.truthy() == (node.text == "or") ? left : eval(*node.children[1], scope);
     const Value right = eval(*node.children[1], scope);
     if (node.text != "~") return arithmetic(*this, node.text, left, right);
-    Text out = to_text(left);
-    out.append(to_text(right));
+    Text out = to_text(*this, left);
+    out.append(to_text(*this, right));
     return checked_text(std::move(out));
   }
 
@@ -269,11 +264,11 @@ class Rendering : public Evaluator {
       if (op == "in" || op == "not in") {
         holds = contains(right, left) == (op == "in");
       } else if (op == "==" || op == "!=") {
-        holds = equal(left, right) == (op == "==");
+        holds = equal(*this, left, right) == (op == "==");
       } else {
         for (const Value* v : {&left, &right})
           if (v->is_undefined()) undefined_error(*v);
-        const int order = compare(left, right);
+        const int order = compare(*this, left, right);
         holds = op[0] == '<' ? order < 0 : order > 0;
         if (op.size() == 2) holds = holds || order == 0;
       }
@@ -284,6 +279,7 @@ class Rendering : public Evaluator {
   }
 
   Value eval_dict(const Node& node, const ScopePtr& scope) {
+    charge(kNewContainer);
     Dict dict;
     for (size_t i = 0; i < node.children.size(); i += 2) {
       const Value key = eval(*node.children[i], scope);
@@ -390,6 +386,7 @@ class Rendering : public Evaluator {
       if (!arguments.positional.empty()) {
         const Dict* from = arguments.positional[0].dict();
         if (!from) type_error("{} wants a mapping, not {}", name, arguments.positional[0].type_name());
+        charge(4 * static_cast<int64_t>(from->entries.size()));
         dict.entries = from->entries;
       }
       for (const auto& [key, value] : arguments.named) dict.set(Text(key), value);
@@ -398,7 +395,7 @@ class Rendering : public Evaluator {
     }
     if (name == "raise_exception") {
       const Value* reason = arguments.find(0, "message");
-      const std::string text = reason ? to_text(*reason).bytes() : "no reason given";
+      const std::string text = reason ? to_text(*this, *reason).bytes() : "no reason given";
       throw RaisedError(detail::with_context("the template refuses these messages: " + text), text);
     }
     const std::string* format = arguments.text(0, "format");
@@ -426,7 +423,7 @@ class Rendering : public Evaluator {
       case NodeKind::Data: write(out, *node.value.text()); break;
       case NodeKind::Print: {
         const Value value = eval(*node.children[0], scope);
-        value.text() ? write(out, *value.text()) : write(out, to_text(value));
+        value.text() ? write(out, *value.text()) : write(out, to_text(*this, value));
         break;
       }
       case NodeKind::If:
@@ -469,6 +466,7 @@ class Rendering : public Evaluator {
     const auto count = static_cast<int64_t>(list.size());
     for (int64_t i = 0; i < count; i++) {
       const auto at = [&](int64_t k) { return k < 0 || k >= count ? Value() : list[static_cast<size_t>(k)]; };
+      charge(kIteration);
       const ScopePtr inner = bound(at(i));
       Dict loop;
       loop.entries = {{Text("index"), i + 1},        {Text("index0"), i},
@@ -485,7 +483,7 @@ class Rendering : public Evaluator {
 
   void assign(const Node& node, const ScopePtr& scope, Value value) {
     if (!node.text.empty()) {  // of a namespace
-      const Value* target = find(scope.get(), node.names[0]);
+      const Value* target = jinja::find(*this, scope.get(), node.names[0]);
       Dict* dict = target ? target->dict() : nullptr;
       if (!dict || !dict->is_namespace)
         type_error("'{}' is no namespace, so that its attribute '{}' cannot be set", node.names[0],

@@ -27,17 +27,19 @@ struct Arguments {
 };
 
 // One rendering of a template, as filters and methods see it.
-class Evaluator {
+class Evaluator : public Meter {
  public:
-  explicit Evaluator(const Limits& limits) : limits_(limits), steps_(limits.steps) {}
+  explicit Evaluator(const Limits& limits) : Meter(limits.steps), limits_(limits) {}
   ~Evaluator();
 
-  // Counts work that grows with the data, before it is done.
-  void charge(int64_t steps);
   // A string of that many bytes is about to be made.
   void charge_text(size_t bytes);
   Value checked_text(Text text);
 
+  const Value* find(const Dict& dict, std::string_view key) {
+    charge_bytes(dict.entries.size());
+    return dict.find(key);
+  }
   Value attribute(const Value& value, const std::string& name);
   Value item(const Value& value, const Value& key);
   List items(const Value& value);  // what a loop over it sees
@@ -45,11 +47,13 @@ class Evaluator {
   Value apply(const std::string& filter, const Value& value, const Arguments& arguments);
   bool test(const std::string& name, const Value& value, const Arguments& arguments);
   // A list or namespace takes a container, by which it might come to hold itself.
-  void changed(const Value& container) { changed_.push_back(container); }
+  void changed(const Value& container) {
+    charge(4);
+    changed_.push_back(container);
+  }
 
  private:
   const Limits& limits_;
-  int64_t steps_;
   std::vector<Value> changed_;
 };
 

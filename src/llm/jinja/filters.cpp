@@ -19,7 +19,7 @@ using Test = bool (*)(Evaluator&, const Value&, const Arguments&);
 // What to_text makes of a value of any size.
 Text text_of(Evaluator& e, const Value& v) {
   if (v.text()) e.charge_text(v.text()->size());
-  return to_text(v);
+  return to_text(e, v);
 }
 
 template <Text (*kMap)(const Text&)>
@@ -45,11 +45,12 @@ Value path(Evaluator& e, Value value, const Value& attribute) {
 // The key a value is ordered by: strings without regard to case unless that is asked for.
 Value order_key(Evaluator& e, const Value& v, const Value* attribute, bool case_sensitive) {
   const Value key = attribute && !attribute->is_none() ? path(e, v, *attribute) : v;
-  return key.text() && !case_sensitive ? Value(lower(*key.text())) : key;
+  return key.text() && !case_sensitive ? e.checked_text(lower(*key.text())) : key;
 }
 
-Value length(Evaluator&, const Value& v, const Arguments&) {
+Value length(Evaluator& e, const Value& v, const Arguments&) {
   if (v.is_undefined()) return int64_t{0};
+  if (v.text()) e.charge_text(v.text()->size());
   if (v.text()) return count_characters(v.text()->bytes());
   if (v.list()) return static_cast<int64_t>(v.list()->size());
   if (!v.dict()) type_error("a value of type {} has no length", v.type_name());
@@ -68,10 +69,10 @@ Value trim(Evaluator& e, const Value& v, const Arguments& a) {
 
 Value join(Evaluator& e, const Value& v, const Arguments& a) {
   const Value *separator = a.find(0, "d"), *attribute = a.find(1, "attribute");
-  const Text between = separator ? to_text(*separator) : Text();
+  const Text between = separator ? to_text(e, *separator) : Text();
   Text out, before;
   for (const Value& item : e.items(v)) {
-    const Text part = to_text(attribute ? path(e, item, *attribute) : item);
+    const Text part = to_text(e, attribute ? path(e, item, *attribute) : item);
     e.charge_text(between.size() + part.size());
     out.append(std::exchange(before, between));
     out.append(part);
@@ -100,7 +101,7 @@ Value tojson(Evaluator& e, const Value& v, const Arguments& a) {
     style.key_separator = pair[1].text()->bytes();
   }
   if (v.is_undefined()) undefined_error(v);
-  return e.checked_text(to_json(v, style));
+  return e.checked_text(to_json(e, v, style));
 }
 
 Value indent(Evaluator& e, const Value& v, const Arguments& a) {
@@ -125,28 +126,28 @@ Value indent(Evaluator& e, const Value& v, const Arguments& a) {
 Value replace_filter(Evaluator& e, const Value& v, const Arguments& a) {
   const Value *old = a.find(0, "old"), *by = a.find(1, "new");
   if (!old || !by) type_error("replace wants what to replace and by what");
-  const Text from = to_text(*old), to = to_text(*by), text = text_of(e, v);
+  const Text from = to_text(e, *old), to = to_text(e, *by), text = text_of(e, v);
   e.charge_text(to.size() > from.size() ? text.size() / std::max<size_t>(from.size(), 1) * to.size() : 0);
   return e.checked_text(replace(text, from.bytes(), to, a.integer(2, "count", -1)));
 }
 
 Value title(Evaluator& e, const Value& v, const Arguments&) {
   const Text text = text_of(e, v), low = lower(text), up = upper(text);
-  return text.mapped([&](const std::string& s, size_t i) {
+  return e.checked_text(text.mapped([&](const std::string& s, size_t i) {
     const bool starts = i == 0 || std::string_view(" \t\n\r\f\v-({[<").find(s[i - 1]) != std::string::npos;
     return (starts ? up : low).bytes()[i];
-  });
+  }));
 }
 
 template <class T>
-Value to_number(Evaluator&, const Value& v, const Arguments& a) {
+Value to_number(Evaluator& e, const Value& v, const Arguments& a) {
   const Value* otherwise = a.find(0, "default");
   const Value fallback = otherwise ? *otherwise : Value(T{});
   if (v.real() && !(std::abs(*v.real()) < 9.2e18) && std::is_integral_v<T>) return fallback;
   if (v.is_number())
     return v.integer() ? Value(static_cast<T>(*v.integer())) : Value(static_cast<T>(v.number()));
   if (!v.text()) return fallback;
-  std::string s = strip(*v.text(), nullptr).bytes();
+  std::string s = strip(text_of(e, v), nullptr).bytes();
   if (s.starts_with('+')) s.erase(0, 1);
   T whole{};
   const auto [stop, error] = std::from_chars(s.data(), s.data() + s.size(), whole);
@@ -179,16 +180,16 @@ Value items(Evaluator& e, const Value& v, const Arguments&) {
   List out;
   if (v.is_undefined()) return out;
   if (!v.dict()) type_error("items of a value of type {}", v.type_name());
-  e.charge(static_cast<int64_t>(v.dict()->entries.size()));
+  e.charge(8 * static_cast<int64_t>(v.dict()->entries.size()));
   for (const auto& [key, value] : v.dict()->entries) out.push_back(List{key, value});
   return out;
 }
 
 // The values of pairs of a key and a value, by key; equal ones stay in order. The sort of a list, unlike the
 // others, is safe with an order that is none, as that of numbers is with those that are not a number.
-Value sorted(std::list<std::pair<Value, Value>> keyed, bool reverse) {
+Value sorted(Evaluator& e, std::list<std::pair<Value, Value>> keyed, bool reverse) {
   keyed.sort([&](const auto& a, const auto& b) {
-    return reverse ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0;
+    return reverse ? compare(e, b.first, a.first) < 0 : compare(e, a.first, b.first) < 0;
   });
   List out;
   for (auto& [key, value] : keyed) out.push_back(std::move(value));
@@ -199,8 +200,7 @@ Value sort(Evaluator& e, const Value& v, const Arguments& a) {
   std::list<std::pair<Value, Value>> keyed;
   for (const Value& item : e.items(v))
     keyed.emplace_back(order_key(e, item, a.find(2, "attribute"), a.flag(1, "case_sensitive")), item);
-  e.charge(20 * static_cast<int64_t>(keyed.size()));
-  return sorted(std::move(keyed), a.flag(0, "reverse"));
+  return sorted(e, std::move(keyed), a.flag(0, "reverse"));
 }
 
 Value dictsort(Evaluator& e, const Value& v, const Arguments& a) {
@@ -210,16 +210,16 @@ Value dictsort(Evaluator& e, const Value& v, const Arguments& a) {
   const Value pairs = items(e, v, {});
   for (const Value& pair : *pairs.list())
     keyed.emplace_back(order_key(e, pair, &which, a.flag(0, "case_sensitive")), pair);
-  e.charge(20 * static_cast<int64_t>(keyed.size()));
-  return sorted(std::move(keyed), a.flag(2, "reverse"));
+  return sorted(e, std::move(keyed), a.flag(2, "reverse"));
 }
 
 Value unique(Evaluator& e, const Value& v, const Arguments& a) {
-  List out, seen;
+  List out;
+  const Value seen = List();
   for (const Value& item : e.items(v)) {
     Value key = order_key(e, item, a.find(1, "attribute"), a.flag(0, "case_sensitive"));
     if (e.contains(seen, key)) continue;
-    seen.push_back(std::move(key));
+    seen.list()->push_back(std::move(key));
     out.push_back(item);
   }
   return out;
@@ -243,7 +243,7 @@ Value extreme(Evaluator& e, const Value& v, const Arguments& a) {
     return order_key(e, list[i], a.find(1, "attribute"), a.flag(0, "case_sensitive"));
   };
   for (size_t i = 1; i < list.size(); i++)
-    if (kSign * compare(key(i), key(best)) > 0) best = i;
+    if (kSign * compare(e, key(i), key(best)) > 0) best = i;
   return list.empty() ? Value() : list[best];
 }
 
@@ -353,10 +353,10 @@ bool divisible(Evaluator&, const Value& v, const Arguments& a) {
   return *by == -1 || *v.integer() % *by == 0;
 }
 
-bool is_equal(Evaluator&, const Value& v, const Arguments& a) { return equal(v, other(a)); }
-bool is_different(Evaluator&, const Value& v, const Arguments& a) { return !equal(v, other(a)); }
-bool is_below(Evaluator&, const Value& v, const Arguments& a) { return compare(v, other(a)) < 0; }
-bool is_above(Evaluator&, const Value& v, const Arguments& a) { return compare(v, other(a)) > 0; }
+bool is_equal(Evaluator& e, const Value& v, const Arguments& a) { return equal(e, v, other(a)); }
+bool is_different(Evaluator& e, const Value& v, const Arguments& a) { return !equal(e, v, other(a)); }
+bool is_below(Evaluator& e, const Value& v, const Arguments& a) { return compare(e, v, other(a)) < 0; }
+bool is_above(Evaluator& e, const Value& v, const Arguments& a) { return compare(e, v, other(a)) > 0; }
 bool is_sequence(Evaluator&, const Value& v, const Arguments&) {
   return v.is_undefined() || v.text() || v.list() || (v.dict() && !v.dict()->is_namespace);
 }
@@ -394,8 +394,8 @@ const std::unordered_map<std::string_view, Test>& tests() {
       {"odd", has_parity<1>},
       {"even", has_parity<0>},
       {"divisibleby", divisible},
-      {"lower", [](E, V v, A) { return v.text() && lower(*v.text()).bytes() == v.text()->bytes(); }},
-      {"upper", [](E, V v, A) { return v.text() && upper(*v.text()).bytes() == v.text()->bytes(); }},
+      {"lower", [](E e, V v, A) { return v.text() && lower(text_of(e, v)).bytes() == v.text()->bytes(); }},
+      {"upper", [](E e, V v, A) { return v.text() && upper(text_of(e, v)).bytes() == v.text()->bytes(); }},
   };
   return table;
 }

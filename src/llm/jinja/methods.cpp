@@ -45,12 +45,16 @@ Value split(Evaluator& e, const Value& v, const Arguments& a) {
   if (separator && separator->empty()) value_error("split at an empty string");
   e.charge_text(s.size());
   List out;
+  const auto add = [&](Text part) {
+    e.charge(4);
+    out.emplace_back(std::move(part));
+  };
   size_t at = 0;
   if (separator) {
     for (size_t end; left != 0 && (end = s.find(*separator, at)) != s.npos;
          at = end + separator->size(), left--)
-      out.push_back(text.substr(at, end - at));
-    out.push_back(text.substr(at));
+      add(text.substr(at, end - at));
+    add(text.substr(at));
   } else {
     for (;; left--) {
       while (at < s.size() && is_space(decode_utf8(s, at).code)) at += character_size(s, at);
@@ -58,11 +62,10 @@ Value split(Evaluator& e, const Value& v, const Arguments& a) {
       size_t end = at;
       while (end < s.size() && (left == 0 || !is_space(decode_utf8(s, end).code)))
         end += character_size(s, end);
-      out.push_back(text.substr(at, end - at));
+      add(text.substr(at, end - at));
       at = end;
     }
   }
-  e.charge(static_cast<int64_t>(out.size()));
   return out;
 }
 
@@ -73,20 +76,22 @@ Value splitlines(Evaluator& e, const Value& v, const Arguments& a) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.bytes().find_first_of("\n\r", at), text.size());
     const size_t size = text.bytes().compare(end, 2, "\r\n") == 0 ? 2 : end < text.size();
+    e.charge(4);
     out.push_back(text.substr(at, end - at + (a.flag(0, "keepends") ? size : 0)));
     at = end + size;
   }
-  e.charge(static_cast<int64_t>(out.size()));
   return out;
 }
 
 // startswith and endswith, of one string or of any of several.
 template <bool kStart>
-Value has_affix(Evaluator&, const Value& v, const Arguments& a) {
+Value has_affix(Evaluator& e, const Value& v, const Arguments& a) {
   const Value& affix = needed(a, 0, "prefix");
   const std::string& s = v.text()->bytes();
   const List list = affix.list() ? *affix.list() : List{affix};
+  e.charge(static_cast<int64_t>(list.size()));
   return std::ranges::any_of(list, [&](const Value& part) {
+    if (part.text()) e.charge_bytes(part.text()->size());
     if (!part.text())
       type_error("a {} of a string is a string, not {}", kStart ? "start" : "end", part.type_name());
     return kStart ? s.starts_with(part.text()->bytes()) : s.ends_with(part.text()->bytes());
@@ -103,8 +108,8 @@ Value find_text(Evaluator& e, const Value& v, const Arguments& a) {
 
 Value count_text(Evaluator& e, const Value& v, const Arguments& a) {
   const std::string &s = v.text()->bytes(), &part = needed_text(a, 0, "sub");
-  if (part.empty()) return count_characters(s) + 1;
   e.charge_text(s.size());
+  if (part.empty()) return count_characters(s) + 1;
   int64_t count = 0;
   for (size_t at = 0; (at = s.find(part, at)) != s.npos; at += part.size()) count++;
   return count;
@@ -122,6 +127,7 @@ Value replace_method(Evaluator& e, const Value& v, const Arguments& a) {
 Value format(Evaluator& e, const Value& v, const Arguments& a) {
   const Text& text = *v.text();
   const std::string& s = text.bytes();
+  e.charge_text(s.size());
   Text out;
   int64_t next = 0;
   for (size_t at = 0; at < s.size();) {
@@ -144,7 +150,7 @@ Value format(Evaluator& e, const Value& v, const Arguments& a) {
                                        : a.positional.size();
     const Value* value = a.find(place, field);
     if (!value) value_error("format: no argument for '{{{}}}'", field);
-    const Text part = to_text(*value);
+    const Text part = to_text(e, *value);
     e.charge_text(out.size() + part.size());
     out.append(part);
     at = end + 1;
@@ -157,8 +163,9 @@ Value join(Evaluator& e, const Value& v, const Arguments& a) {
 }
 
 template <bool (*kIs)(char)>
-Value all_of(Evaluator&, const Value& v, const Arguments&) {
+Value all_of(Evaluator& e, const Value& v, const Arguments&) {
   const std::string& s = v.text()->bytes();
+  e.charge_text(s.size());
   return !s.empty() && std::ranges::all_of(s, kIs);
 }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -172,7 +179,8 @@ Text title(const Text& text) {
 }
 
 template <Text (*kMap)(const Text&)>
-Value mapped(Evaluator&, const Value& v, const Arguments&) {
+Value mapped(Evaluator& e, const Value& v, const Arguments&) {
+  e.charge_text(v.text()->size());
   return kMap(*v.text());
 }
 
@@ -224,8 +232,7 @@ Value pop(Evaluator& e, const Value& v, const Arguments& a) {
 Value index(Evaluator& e, const Value& v, const Arguments& a) {
   const List& list = *v.list();
   const Value& wanted = needed(a, 0, "value");
-  e.charge(static_cast<int64_t>(list.size()));
-  const auto at = std::ranges::find_if(list, [&](const Value& item) { return equal(item, wanted); });
+  const auto at = std::ranges::find_if(list, [&](const Value& item) { return equal(e, item, wanted); });
   if (at == list.end()) value_error("the list has no such value");
   return static_cast<int64_t>(at - list.begin());
 }
@@ -242,9 +249,9 @@ Value values(Evaluator& e, const Value& v, const Arguments&) {
   return out;
 }
 
-Value get(Evaluator&, const Value& v, const Arguments& a) {
+Value get(Evaluator& e, const Value& v, const Arguments& a) {
   const Value& key = needed(a, 0, "key");
-  const Value* found = key.text() ? v.dict()->find(key.text()->bytes()) : nullptr;
+  const Value* found = key.text() ? e.find(*v.dict(), key.text()->bytes()) : nullptr;
   const Value* otherwise = a.find(1, "default");
   return found ? *found : otherwise ? *otherwise : Value(None{});
 }

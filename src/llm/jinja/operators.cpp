@@ -25,7 +25,7 @@ Value integers(std::string_view op, int64_t a, int64_t b) {
     out = 1;
     // With any other base the power is out of range before the loop has gone on for long.
     if (a == 0 || a == 1 || a == -1) return b == 0 || a == 1 || (a == -1 && b % 2 == 0) ? int64_t{1} : a;
-    while (b-- > 0 && !overflow) overflow = __builtin_mul_overflow(out, a, &out);
+    for (int64_t i = 0; i < b && !overflow; i++) overflow = __builtin_mul_overflow(out, a, &out);
   } else {
     if (b == 0) zero_error("{} {} 0", a, op);
     if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
@@ -81,7 +81,7 @@ Value arithmetic(Evaluator& e, std::string_view op, const Value& a, const Value&
     const bool is_safe = a.text()->is_safe() || b.text()->is_safe();
     Text out = is_safe ? escape(*a.text()) : *a.text();
     out.append(is_safe ? escape(*b.text()) : *b.text());
-    return is_safe ? out.as_safe() : out;
+    return is_safe ? e.checked_text(out.as_safe()) : out;
   }
   if (op == "+" && a.list() && b.list()) {
     e.charge(static_cast<int64_t>(a.list()->size() + b.list()->size()));

@@ -22,7 +22,8 @@ class RaisedError : public UserError {
 };
 
 struct Limits {
-  // Nodes evaluated, elements made and blocks of 64 bytes written: some seconds of work.
+  // Nodes evaluated, elements made, written or compared, and blocks of 16 bytes read or written: seconds of
+  // work, and at most some gigabytes at a time.
   int64_t steps = 50'000'000;
   int64_t output_bytes = 64 << 20;
 };

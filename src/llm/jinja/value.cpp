@@ -49,11 +49,14 @@ void write_string(Text& out, const Text& text, bool ensure_ascii) {
 // Writes JSON, or what Python's repr makes of a value.
 class Writer {
  public:
-  Writer(const JsonStyle& style, bool python) : style_(style), python_(python) {}
+  Writer(Meter& meter, const JsonStyle& style, bool python) : meter_(meter), style_(style), python_(python) {}
   Text out;
 
   void write(const Value& value, int depth) {
     check_depth(depth);
+    // Lists that hold one list many times have more nodes than the template has made.
+    meter_.charge(1);
+    meter_.charge_bytes(out.size() - std::exchange(paid_, out.size()));
     if (value.text()) {
       python_ ? write_repr(*value.text()) : write_string(out, *value.text(), style_.ensure_ascii);
     } else if (const List* list = value.list()) {
@@ -129,8 +132,10 @@ class Writer {
     out.append(std::string(1, quote));
   }
 
+  Meter& meter_;
   const JsonStyle& style_;
   const bool python_;
+  size_t paid_ = 0;  // bytes of `out` that are charged
 };
 
 Value from_json(const nlohmann::ordered_json& json, bool marked, int depth) {
@@ -170,7 +175,44 @@ void Dict::set(Text key, Value value) {
   entries.emplace_back(std::move(key), std::move(value));
 }
 
+namespace {
+
+// Ends a container. Those in it wait until it is gone: templates nest them deeper than the stack would go.
+template <class Container, class Each>
+void end(Container* container, Each each) {
+  thread_local List* waiting = nullptr;  // of the end that is under way
+  List own;
+  if (!waiting) waiting = &own;
+  each([](Value& value) {
+    if (value.list() || value.dict() || value.function()) waiting->push_back(std::move(value));
+  });
+  delete container;
+  if (waiting != &own) return;
+  while (!own.empty()) {
+    const Value value = std::move(own.back());
+    own.pop_back();
+  }
+  waiting = nullptr;
+}
+
+}  // namespace
+
+Value::Value(List list)
+    : data(std::shared_ptr<List>(new List(std::move(list)), [](List* l) {
+        end(l, [&](auto take) { std::ranges::for_each(*l, take); });
+      })) {}
+Value::Value(Dict dict)
+    : data(std::shared_ptr<Dict>(new Dict(std::move(dict)), [](Dict* d) {
+        end(d, [&](auto take) {
+          for (auto& entry : d->entries) take(entry.second);
+        });
+      })) {}
 Value::Value(Function function) : data(std::make_shared<const Function>(std::move(function))) {}
+
+void Meter::charge(int64_t steps) {
+  if (steps > left_) user_runtime_error("the template takes more than {} steps", given_);
+  left_ -= steps;
+}
 
 double Value::number() const {
   return boolean() ? *boolean() : integer() ? static_cast<double>(*integer()) : *real();
@@ -193,53 +235,62 @@ std::string_view Value::type_name() const {
 
 Value from_json(const nlohmann::ordered_json& json, bool marked) { return from_json(json, marked, 0); }
 
-Text to_json(const Value& value, const JsonStyle& style) {
-  Writer writer(style, false);
+Text to_json(Meter& meter, const Value& value, const JsonStyle& style) {
+  Writer writer(meter, style, false);
   writer.write(value, 0);
   return std::move(writer.out);
 }
 
-Text to_repr(const Value& value) {
+Text to_repr(Meter& meter, const Value& value) {
   const JsonStyle style;
-  Writer writer(style, true);
+  Writer writer(meter, style, true);
   writer.write(value, 0);
   return std::move(writer.out);
 }
 
-Text to_text(const Value& value) {
+Text to_text(Meter& meter, const Value& value) {
   if (value.text()) return *value.text();
   if (value.is_undefined()) return {};
-  return to_repr(value);
+  return to_repr(meter, value);
 }
 
-bool equal(const Value& a, const Value& b, int depth) {
+bool equal(Meter& meter, const Value& a, const Value& b, int depth) {
   check_depth(depth);
+  meter.charge(1);
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
   if (a.is_number() && b.is_number()) return a.number() == b.number();
   if (a.data.index() != b.data.index()) return false;
-  if (a.text()) return a.text()->bytes() == b.text()->bytes();
+  if (a.text()) {
+    meter.charge_bytes(a.text()->size());
+    return a.text()->bytes() == b.text()->bytes();
+  }
   if (const List *x = a.list(), *y = b.list(); x)
     return std::equal(x->begin(), x->end(), y->begin(), y->end(),
-                      [&](const Value& v, const Value& w) { return equal(v, w, depth + 1); });
+                      [&](const Value& v, const Value& w) { return equal(meter, v, w, depth + 1); });
   if (const Dict *x = a.dict(), *y = b.dict(); x) {
     if (x->is_namespace || y->is_namespace) return x == y;
+    meter.charge_bytes(x->entries.size() * y->entries.size());
     return x->entries.size() == y->entries.size() && std::ranges::all_of(x->entries, [&](const auto& entry) {
              const Value* other = y->find(entry.first.bytes());
-             return other && equal(entry.second, *other, depth + 1);
+             return other && equal(meter, entry.second, *other, depth + 1);
            });
   }
   return a.function() == b.function();
 }
 
-int compare(const Value& a, const Value& b, int depth) {
+int compare(Meter& meter, const Value& a, const Value& b, int depth) {
   check_depth(depth);
+  meter.charge(1);
   if (a.integer() && b.integer()) return *a.integer() < *b.integer() ? -1 : *a.integer() > *b.integer();
   if (a.is_number() && b.is_number()) return a.number() < b.number() ? -1 : a.number() > b.number();
-  if (a.text() && b.text()) return a.text()->bytes().compare(b.text()->bytes());
+  if (a.text() && b.text()) {
+    meter.charge_bytes(std::min(a.text()->size(), b.text()->size()));
+    return a.text()->bytes().compare(b.text()->bytes());
+  }
   const List *x = a.list(), *y = b.list();
   if (!x || !y) type_error("a {} and a {} have no order", a.type_name(), b.type_name());
   for (size_t i = 0; i < std::min(x->size(), y->size()); i++)
-    if (const int order = compare((*x)[i], (*y)[i], depth + 1)) return order;
+    if (const int order = compare(meter, (*x)[i], (*y)[i], depth + 1)) return order;
   return x->size() < y->size() ? -1 : x->size() > y->size();
 }
 

@@ -42,8 +42,8 @@ class Value {
   Value(double d) : data(d) {}
   Value(Text text) : data(std::make_shared<const Text>(std::move(text))) {}
   Value(const char* text) : Value(Text(text)) {}
-  Value(List list) : data(std::make_shared<List>(std::move(list))) {}
-  Value(Dict dict) : data(std::make_shared<Dict>(std::move(dict))) {}
+  Value(List list);
+  Value(Dict dict);
   Value(Function function);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data); }
@@ -88,19 +88,31 @@ inline constexpr int kMaxValueDepth = 200;
 // Strings are marked where `marked` says so. UserError for JSON that is nested too deeply.
 Value from_json(const nlohmann::ordered_json& json, bool marked);
 
+// What work costs that grows with the data; RuntimeError where it is more than was given.
+class Meter {
+ public:
+  explicit Meter(int64_t steps) : given_(steps), left_(steps) {}
+  void charge(int64_t steps);
+  void charge_bytes(size_t bytes) { charge(static_cast<int64_t>(bytes / 16)); }
+
+ private:
+  const int64_t given_;
+  int64_t left_;
+};
+
 struct JsonStyle {
   int indent = -1;  // spaces a level; -1: one line
   bool ensure_ascii = false, sort_keys = false;
   std::string item_separator = ", ", key_separator = ": ";
 };
-Text to_json(const Value& value, const JsonStyle& style = {});
+Text to_json(Meter& meter, const Value& value, const JsonStyle& style = {});
 
 // What Python's str and repr make of it.
-Text to_text(const Value& value);
-Text to_repr(const Value& value);
+Text to_text(Meter& meter, const Value& value);
+Text to_repr(Meter& meter, const Value& value);
 
-bool equal(const Value& a, const Value& b, int depth = 0);
+bool equal(Meter& meter, const Value& a, const Value& b, int depth = 0);
 // Negative, zero or positive. UserError for values that have no order.
-int compare(const Value& a, const Value& b, int depth = 0);
+int compare(Meter& meter, const Value& a, const Value& b, int depth = 0);
 
 }  // namespace lathe::jinja
