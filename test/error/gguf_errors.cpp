@@ -116,4 +116,8 @@ TEST_CASE("what cannot be quantised") {
   x[3] = -1e30f;
   CHECK(text([&] { quantize(x, 256, GgmlType::Q6_K); }) ==
         "element 3 is -1e+30, which has no quantised form");
+  x[3] = 65519;
+  CHECK(quantize(x, 256, GgmlType::F16).size() == 512);
+  x[3] = 7e4f;
+  CHECK(text([&] { quantize(x, 256, GgmlType::F16); }) == "element 3 is 70000, which has no form in F16");
 }

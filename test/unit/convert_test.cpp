@@ -296,8 +296,11 @@ TEST_CASE("qwen, mistral and gemma checkpoints") {
 }
 
 TEST_CASE("what a configuration leaves out is what transformers takes for it") {
-  Json text = {{"hidden_size", kDim}, {"intermediate_size", kHidden}, {"num_hidden_layers", 2},
-               {"head_dim", 4},       {"sliding_window", 8}};
+  Json text = {{"hidden_size", kDim},
+               {"intermediate_size", kHidden},
+               {"num_hidden_layers", 2},
+               {"head_dim", 4},
+               {"sliding_window", 8}};
   NamedTensors tensors;
   for (const auto& [name, t] : small_tensors(Kind::Gemma3)) tensors.emplace_back("language_model." + name, t);
   Checkpoint gemma({{"architectures", {"Gemma3ForConditionalGeneration"}}, {"text_config", text}}, tensors,

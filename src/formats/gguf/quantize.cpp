@@ -163,11 +163,13 @@ QuantizeBlock block_quantizer(GgmlType type) {
 
 // Scales are sought in sums of fourth powers, which have to be finite, too; no scale of float16 reaches so
 // far.
-void check_magnitudes(In values) {
-  constexpr float kMost = 1e9f;
+constexpr float kMostQuantized = 1e9f;
+// What is less is rounded to a number of float16.
+constexpr float kHalfOverflow = 65520;
+
+void check_magnitudes(In values, float most, std::string_view form) {
   for (size_t i = 0; i < values.size(); i++)
-    if (!(std::fabs(values[i]) <= kMost))
-      value_error("element {} is {}, which has no quantised form", i, values[i]);
+    if (!(std::fabs(values[i]) < most)) value_error("element {} is {}, which has no {}", i, values[i], form);
 }
 
 }  // namespace
@@ -206,13 +208,14 @@ std::vector<std::byte> quantize(std::span<const float> values, int64_t row_lengt
   if (row_length <= 0 || count % row_length != 0 || row_length % info.block_elements != 0)
     value_error("{} numbers in rows of {} are no whole blocks of {}, which has {} a block", count, row_length,
                 info.name, info.block_elements);
+  if (type == GgmlType::F16) check_magnitudes(values, kHalfOverflow, "form in F16");
   if (info.plain)
     return Tensor::from_bytes(std::as_bytes(values), {SInt(count)}, DType::Float32, "CPU")
         .cast(*info.plain)
         .bytes();
   const QuantizeBlock block = block_quantizer(type);
   if (!block) value_error("{} blocks can be read, but not made: that needs an importance matrix", info.name);
-  check_magnitudes(values);
+  check_magnitudes(values, kMostQuantized, "quantised form");
   const int64_t blocks = count / info.block_elements;
   std::vector<uint8_t> out(static_cast<size_t>(blocks * info.block_bytes));
   const int threads = thread_pool().size();

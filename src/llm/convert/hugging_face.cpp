@@ -23,7 +23,7 @@ struct Family {
   std::string_view name;        // in GGUF
   bool permutes = false;        // rows of q and k for RoPE over neighbours
   bool is_gemma = false;  // norms are stored less 1, and there are some behind attention and feed-forward
-  int64_t window_pattern = 0;  // each n-th layer has no sliding window; 0: all have the window
+  int64_t window_pattern = 0;   // each n-th layer has no sliding window; 0: all have the window
   bool has_head_norms = false;  // of q and k
   std::string_view defaults;    // that transformers has for what a configuration leaves out
 };
@@ -327,7 +327,9 @@ void Converter::add_tensor(const std::string& name, const Tensor& tensor) {
   }
   if (family_.is_gemma && name.find("norm.") != name.npos) made = made.to_float() + 1;
   out_.add(name, shape, type, [made, type, row] {
-    if (const auto plain = type_info(type).plain) return made.cast(*plain).bytes();
+    const auto plain = type_info(type).plain;
+    const bool may_overflow = type == GgmlType::F16 && made.dtype() != DType::Float16;
+    if (plain && !may_overflow) return made.cast(*plain).bytes();
     return quantize(made.to_vector<float>(), row, type);
   });
 }
