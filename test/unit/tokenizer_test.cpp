@@ -447,6 +447,11 @@ TEST_CASE("vocabularies from the keys of a file") {
   CHECK(t.vocabulary().separator == Vocabulary::kNone);
   m.set("tokenizer.ggml.add_bos_token", false);
   CHECK(Tokenizer::from_gguf(m).encode("a") == Ids{261});
+  GgufMetadata pairs = m;
+  pairs.set("tokenizer.ggml.model", "gpt2");
+  pairs.set("tokenizer.ggml.pre", "gpt-2");
+  CHECK(test::contains(test::user_error([&] { (void)Tokenizer::from_gguf(pairs); }).what(),
+                       "ggml.merges is missing"));
   m.set("tokenizer.ggml.eos_token_id", uint32_t{262});
   CHECK(
       test::contains(test::user_error([&] { (void)Tokenizer::from_gguf(m); }).what(), "eos_token_id = 262"));

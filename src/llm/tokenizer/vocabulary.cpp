@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "formats/gguf/metadata.h"
+#include "llm/tokenizer/pre_tokenizer.h"
 #include "llm/tokenizer/tokenizer.h"
 
 #include <algorithm>
@@ -52,6 +53,9 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& metadata) {
   v.add_space_prefix = flag(metadata, "add_space_prefix");
   v.remove_extra_whitespaces = flag(metadata, "remove_extra_whitespaces");
   const ErrorContext context([&] { return "reading the tokenizer of " + metadata.where(); });
+  if (v.model == "gpt2" && !metadata.has("tokenizer.ggml.merges") &&
+      !PreTokenizer::named(v.pre).ignore_merges())
+    value_error("tokenizer.ggml.merges is missing, which model \"gpt2\" needs");
   return Tokenizer(std::move(v));
 }
 
