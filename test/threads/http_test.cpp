@@ -70,7 +70,7 @@ TEST_CASE("http: bodies are bounded, and of any type") {
   // One time for the whole request, not for each of its pieces.
   test::HttpConnection slow(port);
   slow.send("POST / HTTP/1.1\r\nHost: x\r\n" + length + "\r\n");
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 3; i++) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     slow.send("x");
   }

@@ -45,7 +45,12 @@ class Connection : public httplib::Stream {
     const ssize_t got = recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   }
-  ssize_t read(char* to, size_t size) override { return is_readable() ? recv(socket_, to, size, 0) : -1; }
+  ssize_t read(char* to, size_t size) override {
+    const ssize_t got = is_readable() ? recv(socket_, to, size, 0) : -1;
+    is_broken_ = is_broken_ || got <= 0;
+    return got;
+  }
+  bool is_broken() const { return is_broken_; }  // what comes next is no beginning of a request
   ssize_t write(const char* from, size_t size) override {
     return is_writable() ? send(socket_, from, size, MSG_NOSIGNAL) : -1;
   }
@@ -58,6 +63,7 @@ class Connection : public httplib::Stream {
   const int socket_;
   const HttpServerOptions& options_;
   Clock::time_point deadline_ = {};
+  bool is_broken_ = false;
 };
 
 thread_local const Connection* tl_connection = nullptr;  // of the request that this thread handles
@@ -100,7 +106,7 @@ class Listener : public httplib::Server {
     bool goes_on = true;
     while (goes_on && !closed && has_request(socket)) {
       connection.begin();
-      goes_on = process_request(connection, false, closed, set_up);
+      goes_on = process_request(connection, false, closed, set_up) && !connection.is_broken();
     }
     tl_connection = nullptr;
     shutdown(socket, SHUT_WR);
