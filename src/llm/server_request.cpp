@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -16,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024, kMaxBias = 1024;
+constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024, kMaxBias = 1024, kMaxGrammarBytes = 1 << 20;
+constexpr double kGreatestBias = 1e6;
 
 [[noreturn]] void refuse(const std::string& param, std::string message, std::string code = {},
                          int status = 400) {
@@ -97,6 +99,8 @@ void read_bias(const Json& body, const Tokenizer& tokenizer, SamplingOptions& to
   if ((!v->is_object() && !v->is_array()) || v->size() > kMaxBias) bad();
   const auto add = [&](const std::vector<int32_t>& ids, const Json& bias) {
     if (!bias.is_number() && bias != false) bad();
+    if (bias.is_number() && !(std::abs(bias.get<double>()) <= kGreatestBias))
+      refuse("logit_bias", fmt::format("\"logit_bias\": {} is more than {:.0f}", bias.dump(), kGreatestBias));
     const float value = bias == false ? -std::numeric_limits<float>::infinity() : bias.get<float>();
     for (const int32_t id : ids) {
       if (id < 0 || id >= tokenizer.size())
@@ -120,7 +124,7 @@ void read_bias(const Json& body, const Tokenizer& tokenizer, SamplingOptions& to
     if (value[0].is_string())
       add(tokenizer.encode(value[0].get_ref<const std::string&>(), {.add_special = false}), value[1]);
     else
-      add({value[0].get<int32_t>()}, value[1]);
+      add({id_of(value[0].dump())}, value[1]);
   }
 }
 
@@ -207,6 +211,9 @@ CompletionRequest read_common(const Json& body, const ServedModel& model) {
   read_grammar(body, model, out);
   if (integer(body, "n", 1).value_or(1) != 1)
     refuse("n", "more than one choice a request is not supported", "", 501);
+  const Json* suffix = field(body, "suffix");
+  if (integer(body, "best_of", 1).value_or(1) != 1 || flag(body, "echo") || (suffix && *suffix != ""))
+    refuse("", "\"best_of\", \"echo\" and \"suffix\" are not supported by this server", "", 501);
   const Json* logprobs = field(body, "logprobs");
   if (logprobs && *logprobs != false && *logprobs != 0)
     refuse("logprobs", "log-probabilities are not supported by this server", "", 501);
@@ -239,15 +246,19 @@ bool read_tools(Json& body) {
 
 Grammar GrammarCache::find(std::string_view kind, const std::string& text, const std::string& param) {
   constexpr size_t kMost = 16;
+  if (text.size() > kMaxGrammarBytes)
+    refuse(param, fmt::format("\"{}\" has {} bytes; {} are allowed", param, text.size(), kMaxGrammarBytes));
   const std::string key = fmt::format("{} {}", kind, text);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto at =
       std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.first == key; });
   if (at != kept_.end()) return at->second;
+  lock.unlock();  // a grammar that takes long holds up no other request
   const auto parsed = kind == "gbnf"     ? Grammar::from_gbnf(text)
                       : kind == "schema" ? Grammar::from_json_schema(text)
                                          : Result<Grammar>(Grammar::json());
   if (!parsed.ok()) refuse(param, parsed.error().message());
+  lock.lock();
   kept_.emplace_front(key, parsed.value());
   if (kept_.size() > kMost) kept_.pop_back();
   return parsed.value();
