@@ -117,9 +117,13 @@ int32_t Sampler::sample(std::span<float> logits) {
     has_nan |= std::isnan(logits[i]);
     if (logits[i] > top) top = logits[best = i];
   }
-  if (has_nan || !std::isfinite(top))
-    user_runtime_error("no token can be drawn: of {} logits {}", logits.size(),
-                       has_nan ? "some are not a number" : "none is finite or some are infinite");
+  if (has_nan || !std::isfinite(top)) {
+    const std::string text =
+        fmt::format("no token can be drawn: of {} logits {}", logits.size(),
+                    has_nan ? "some are not a number" : "none is finite or some are infinite");
+    if (has_nan) user_runtime_error("{}", text);
+    throw NoTokenError(detail::with_context(text));
+  }
   step_++;
   if (options_.temperature <= 0) return static_cast<int32_t>(best);
   candidates_.clear();

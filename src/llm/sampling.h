@@ -1,5 +1,7 @@
 // From logits to the next token.
 #pragma once
+#include "base/error.h"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -51,6 +53,12 @@ struct SamplingOptions {
   bool is_plain_greedy() const;
   // ValueError for a value that makes no sense, naming it.
   void check() const;
+};
+
+// Biases, penalties and a grammar leave nothing to draw.
+class NoTokenError : public UserError {
+ public:
+  explicit NoTokenError(const std::string& text) : UserError(Kind::Runtime, text) {}
 };
 
 // Draws the tokens of one sequence. What it draws depends on logits, options, the accepted tokens and how

@@ -289,13 +289,17 @@ HttpReply LlmServer::complete(const HttpRequest& http_request, bool is_chat) {
     Answer answer(*request);
     const auto is_gone = [&] { return stopping_ || http_request.is_gone(); };
     if (!turn->wait(is_gone)) return error_reply({503, "the request was given up"});
-    const Outcome outcome = generate(*request, is_gone, [&](const OutputPiece& piece) {
-      answer.add(piece);
-      return true;
-    });
-    log(path, *request, outcome);
-    if (outcome.gone) return error_reply({503, "the request was given up"});
-    return {.body = answer.whole(outcome.finish, outcome.usage())};
+    try {
+      const Outcome outcome = generate(*request, is_gone, [&](const OutputPiece& piece) {
+        answer.add(piece);
+        return true;
+      });
+      log(path, *request, outcome);
+      if (outcome.gone) return error_reply({503, "the request was given up"});
+      return {.body = answer.whole(outcome.finish, outcome.usage())};
+    } catch (const ApiError& error) {
+      return error_reply(error);
+    }
   }
   const auto write = [this, request, turn, path](HttpStream& out) {
     Answer answer(*request);
@@ -309,6 +313,8 @@ HttpReply LlmServer::complete(const HttpRequest& http_request, bool is_chat) {
       });
       log(path, *request, outcome);
       if (!outcome.gone) out.write(answer.last_events(outcome.finish, outcome.usage()));
+    } catch (const ApiError& error) {
+      out.write("data: " + error.body() + "\n\n");
     } catch (const std::exception& error) {
       log_error("{}: {}", path, error.what());
       out.write("data: " + ApiError{500, error.what()}.body() + "\n\n");
@@ -354,6 +360,8 @@ LlmServer::Outcome LlmServer::generate(const CompletionRequest& request, const s
     });
   } catch (const Cancelled&) {
     out.gone = true;
+  } catch (const NoTokenError& error) {
+    throw ApiError{400, error.what()};
   }
   if (out.gone) return out;
   if (!stops.found()) out.gone = !emit_all(router.push(stops.push(decoder.finish())));

@@ -40,7 +40,8 @@ Tokenizer characters() {
 // Says `answer`, then ends; or says "x" without end.
 struct Stub {
   std::string answer = "hello";
-  bool is_endless = false, fails = false, draws = false;  // draws: stops at a token that is ruled out
+  bool is_endless = false, fails = false, is_stuck = false,
+       draws = false;  // draws: stops at a token that is ruled out
   std::atomic<int> running = 0, most_running = 0, calls = 0, ruled_out = 0;
 
   GenerateResult generate(std::span<const int32_t> prompt, const GenerateOptions& options,
@@ -54,6 +55,10 @@ struct Stub {
     const auto text = tokenizer.encode(answer, {.add_special = false});
     for (size_t i = 0; options.max_tokens < 0 || static_cast<int64_t>(out.ids.size()) < options.max_tokens;
          i++) {
+      if (is_stuck) {
+        running--;
+        throw NoTokenError("no token can be drawn");
+      }
       if (fails) {
         running--;
         user_runtime_error("the stub fails");
@@ -265,6 +270,12 @@ TEST_CASE("server: errors") {
            {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":{"x":1}})", 400, "\"logit_bias\""},
            {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":{"9999":1}})", 400,
             "there is no token 9999"},
+           {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":{"5":1e300}})", 400, "1e+300"},
+           {R"({"messages":[{"role":"user","content":"x"}],"logit_bias":[[4294967301,1]]})", 400,
+            "\"logit_bias\""},
+           {R"({"messages":[{"role":"user","content":"x"}],"echo":true})", 501, "\"echo\""},
+           {R"({"messages":[{"role":"user","content":"x"}],"best_of":2})", 501, "\"best_of\""},
+           {R"({"messages":[{"role":"user","content":"x"}],"suffix":"x"})", 501, "\"suffix\""},
            {R"({"messages":[{"role":"user","content":"x"}],"grammar":"root ::= ("})", 400, ""},
            {R"({"messages":[{"role":"user","content":"x"}],"json_schema":{"type":"nonsense"}})", 400,
             "nonsense"},
@@ -287,8 +298,12 @@ TEST_CASE("server: errors") {
   const double begin = now_seconds();
   error("/v1/completions", objects + "]}", 400);
   CHECK(now_seconds() - begin < 5);
+  const Json large = {{"prompt", "x"}, {"grammar", "root ::= \"a\"\n#" + std::string(2 << 20, 'x')}};
+  CHECK(error("/v1/completions", large.dump(), 400)["param"] == "grammar");
   CHECK(error("/v1/completions", R"({"prompt":""})", 400)["message"] == "the prompt is empty");
-  s.stub.fails = true;
+  s.stub.is_stuck = true;  // by what the request rules out
+  CHECK(error(kChat, chat().dump(), 400)["message"] == "no token can be drawn");
+  s.stub.is_stuck = false, s.stub.fails = true;
   CHECK(error(kChat, chat().dump(), 500)["type"] == "server_error");
   const auto streamed = test::http(s.port, "POST", kChat, with(chat(), {{"stream", true}}).dump());
   CHECK(test::contains(streamed.body, "the stub fails"));
