@@ -34,8 +34,9 @@ void wait_for_signal() {
 void serve(const Options& options) {
   LanguageModel model = options.model.load();
   model.warm();
-  const std::string name =
-      options.alias.empty() ? std::filesystem::path(options.model.path).stem().string() : options.alias;
+  std::string name = options.alias;
+  if (name.empty()) name = std::filesystem::path(options.model.path).stem().string();
+  if (name.empty()) name = model.config().name;
   LlmServer server(served_model(model, name, options.no_template));
   if (pipe(g_signals) != 0) user_runtime_error("cannot make a pipe");
   struct sigaction on_signal = {};
