@@ -15,8 +15,10 @@ class JsonFile {
  public:
   // UserError where it cannot be read or is no JSON object.
   explicit JsonFile(const std::string& path);
-  // An object inside of a file.
-  JsonFile(std::string where, nlohmann::json object) : where_(std::move(where)), json_(std::move(object)) {}
+  // An object inside of a file; UserError where it is none.
+  JsonFile(std::string where, nlohmann::json object) : where_(std::move(where)), json_(std::move(object)) {
+    if (!json_.is_object()) value_error("{}: is no object", where_);
+  }
 
   const std::string& where() const { return where_; }
   const nlohmann::json& json() const { return json_; }
