@@ -5,9 +5,9 @@
 #include "lathe/command.h"
 #include "lathe/line_reader.h"
 #include "lathe/model_options.h"
+#include "lathe/sampling_options.h"
 #include "llm/chat_template.h"
 #include "llm/output_router.h"
-#include "llm/sampling.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -33,8 +33,8 @@ constexpr const char* kHelp =
 
 struct Options {
   ModelArguments model;
-  SamplingOptions sampling;
-  std::optional<uint64_t> seed;
+  SamplingArguments sampling;
+  bool has_seed = false;
   std::string system;
   std::optional<bool> think;
   int64_t count = -1;
@@ -53,6 +53,7 @@ class Conversation {
   Conversation(const Options& options, LanguageModel& model)
       : options_(options),
         model_(model),
+        sampling_(options.sampling.resolved(model.tokenizer())),
         template_(ChatTemplate::from_gguf(model.file().metadata(), model.tokenizer(), options.no_template)),
         colors_(isatty(STDOUT_FILENO)) {
     reset();
@@ -90,8 +91,8 @@ class Conversation {
     OutputRouter router({.starts_in_reasoning = in_reasoning, .finds_calls = false});
     GenerateOptions options;
     options.max_tokens = options_.count;
-    options.sampling = options_.sampling;
-    options.sampling.seed = options_.seed ? *options_.seed + messages_.size() : std::random_device()();
+    options.sampling = sampling_;
+    options.sampling.seed = options_.has_seed ? sampling_.seed + messages_.size() : std::random_device()();
     GenerateResult result;
     g_interrupted = false;
     g_answering = true;
@@ -139,6 +140,7 @@ class Conversation {
 
   const Options& options_;
   LanguageModel& model_;
+  const SamplingOptions sampling_;
   const ChatTemplate template_;
   const bool colors_;
   Json messages_;
@@ -146,7 +148,6 @@ class Conversation {
 };
 
 void chat(const Options& options) {
-  options.sampling.check();
   LanguageModel model = options.model.load();
   LineReader reader;
   if (reader.is_terminal()) {
@@ -194,25 +195,19 @@ void add_chat(CLI::App& app) {
                     "Ask the model to reason before it answers, or not to");
   command->add_flag("--no-template", options->no_template,
                     "Ignore the model's chat template, for a built-in one");
-  SamplingOptions& s = options->sampling;
+  SamplingOptions& s = options->sampling.options;
   s.temperature = 0.8f, s.top_k = 40, s.top_p = 0.95f, s.min_p = 0.05f;
-  command->add_option("--temp", s.temperature, "Temperature; 0 takes the likeliest token")
-      ->capture_default_str();
-  command->add_option("--top-k", s.top_k, "Draw from so many of the likeliest; 0 is all")
-      ->capture_default_str();
-  command->add_option("--top-p", s.top_p, "Draw from the fewest of this mass")->capture_default_str();
-  command->add_option("--min-p", s.min_p, "Draw from those of this part of the likeliest")
-      ->capture_default_str();
-  command->add_option("--repeat-penalty", s.repeat_penalty, "Makes what was said less likely")
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "The same seed gives the same answers");
+  options->sampling.add_to(*command);
   command->footer(
       "Examples:\n"
       "  lathe chat -m model.gguf\n"
       "  lathe chat -m model.gguf --system 'You are terse.' --temp 0\n"
       "  echo 'What is a kernel?' | lathe chat -m model.gguf\n"
       "A line is a question; /reset, /help, Ctrl-C stops an answer, Ctrl-D ends.");
-  command->callback([options] { chat(*options); });
+  command->callback([options, command] {
+    options->has_seed = command->count("--seed") > 0;
+    chat(*options);
+  });
 }
 
 }  // namespace lathe::command

@@ -85,6 +85,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
       ->capture_default_str();
   options->sampling.add_to(*command);
+  options->sampling.add_grammars(*command);
   command->add_flag("--ignore-end", options->ignore_end, "Go on after tokens that end a text");
   command->add_flag("--parse-special", options->parse_special,
                     "Control tokens spelled in the prompt are tokens");

@@ -47,6 +47,9 @@ void SamplingArguments::add_to(CLI::App& command) {
   add("--seed", s.seed, "The same seed draws the same tokens");
   command.add_option("--logit-bias", logit_bias, "TOKEN=BIAS, added to a logit; -inf forbids the token")
       ->group("Sampling");
+}
+
+void SamplingArguments::add_grammars(CLI::App& command) {
   command.add_option("--grammar", grammar, "File with a grammar (GBNF) that the answer keeps to")
       ->check(CLI::ExistingFile)
       ->group("Sampling");

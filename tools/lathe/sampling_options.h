@@ -15,7 +15,8 @@ struct SamplingArguments {
   std::string grammar, json_schema;  // files
   std::vector<std::string> logit_bias;
 
-  void add_to(CLI::App& command);
+  void add_to(CLI::App& command);        // how tokens are drawn
+  void add_grammars(CLI::App& command);  // and what answers are allowed
   // The options with what takes the tokenizer to say. UserError for a value that makes no sense.
   SamplingOptions resolved(const Tokenizer& tokenizer) const;
   // UserError for a file that cannot be read or does not say a grammar.

@@ -3,6 +3,7 @@
 #include "formats/gguf/gguf.h"
 #include "lathe/command.h"
 #include "llm/chat_template.h"
+#include "llm/json_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
