@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "formats/gguf/metadata.h"
+#include "llm/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -112,50 +113,6 @@ Value message_value(const Json& message, size_t i, bool takes_parts) {
   return out;
 }
 
-// Refuses what would cost much to hold: an object looks for each key among those before it.
-class JsonBounds : public nlohmann::json_sax<Json> {
- public:
-  explicit JsonBounds(std::string_view what) : what_(what) {}
-  bool null() override { return add(); }
-  bool boolean(bool) override { return add(); }
-  bool number_integer(number_integer_t) override { return add(); }
-  bool number_unsigned(number_unsigned_t) override { return add(); }
-  bool number_float(number_float_t, const string_t&) override { return add(); }
-  bool string(string_t&) override { return add(); }
-  bool binary(binary_t&) override { return add(); }
-  bool start_object(size_t) override { return open(); }
-  bool start_array(size_t) override { return open(); }
-  bool key(string_t&) override {
-    searched_ += ++keys_.back();
-    if (keys_.back() > kMaxKeys) value_error("{} has an object of more than {} keys", what_, kMaxKeys);
-    if (searched_ > kMaxSearched) value_error("{} has too many large objects", what_);
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
-
- private:
-  static constexpr int64_t kMaxKeys = 1024, kMaxSearched = 50'000'000, kMaxValues = 4'000'000;
-  bool add() {
-    if (++values_ > kMaxValues) value_error("{} has more than {} values", what_, kMaxValues);
-    return true;
-  }
-  bool open() {
-    if (keys_.size() > jinja::kMaxValueDepth)
-      value_error("{} is nested more than {} deep", what_, jinja::kMaxValueDepth);
-    keys_.push_back(0);
-    return add();
-  }
-  bool close() {
-    keys_.pop_back();
-    return true;
-  }
-  const std::string_view what_;
-  int64_t values_ = 0, searched_ = 0;
-  std::vector<int64_t> keys_;  // of the containers that are open
-};
-
 ChatTemplate::Tokens tokens_of(const Tokenizer& tokenizer) {
   const auto text = [&](int32_t id) {
     return id == Vocabulary::kNone ? std::string() : std::string(tokenizer.piece(id));
@@ -260,16 +217,6 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatPrompt&
   if (tokenizer.adds_bos() && (ids.empty() || ids[0] != tokenizer.bos()))
     ids.insert(ids.begin(), tokenizer.bos());
   return ids;
-}
-
-Json parse_json(std::string_view text, std::string_view what) {
-  try {
-    JsonBounds bounds(what);
-    Json::sax_parse(text, &bounds);
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    value_error("{} is no JSON: {}", what, error.what());
-  }
 }
 
 }  // namespace lathe

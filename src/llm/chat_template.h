@@ -60,7 +60,4 @@ class ChatTemplate {
 // With the BOS that the model wants, if the text does not begin with it.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatPrompt& prompt);
 
-// JSON of a stranger: nesting is bounded. ValueError naming `what` for text that is none.
-nlohmann::ordered_json parse_json(std::string_view text, std::string_view what);
-
 }  // namespace lathe

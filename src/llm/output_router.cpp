@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "llm/chat_template.h"
+#include "llm/json_text.h"
 
 #include <nlohmann/json.hpp>
 

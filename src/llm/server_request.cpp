@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "llm/json_text.h"
 #include "llm/output_router.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // What conversations may not hold: kind and text of each error.
 #include "llm/chat_template.h"
+#include "llm/json_text.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 // Grammars: what they accept, what they refuse to be made of, and the masks of tokens that follow from them.
 #include "llm/grammar/grammar.h"
 
+#include "base/clock.h"
 #include "engine/cancel.h"
 #include "llm/grammar/json_schema.h"
 #include "llm/tokenizer/byte_alphabet.h"
@@ -461,6 +462,11 @@ TEST_CASE("schemas that are not read") {
   std::string deep;
   for (int i = 0; i < 3000; i++) deep += R"({"items":)";
   CHECK(test::contains(error(deep + "{}" + std::string(3000, '}')), "levels"));
+  std::string examples = R"({"type":"null","examples":[{})";
+  for (int i = 0; i < 150000; i++) examples += ",{}";
+  const double begin = now_seconds();
+  CHECK(Grammar::from_json_schema(examples + "]}").ok());
+  CHECK(now_seconds() - begin < 8);  // a parser that looks at all of them for each takes longer
   std::string many = R"({"$defs":{"a0":{"type":"null"})";
   for (int i = 1; i < 40; i++)
     many += fmt::format(R"(,"a{}":{{"allOf":[{{"$ref":"#/$defs/a{}"}},{{"$ref":"#/$defs/a{}"}}]}})", i, i - 1,

@@ -1,18 +1,21 @@
 #include "llm/convert/json_file.h"
 
 #include "base/mmap.h"
+#include "llm/json_text.h"
+
+#include <limits>
 
 namespace lathe {
 
 JsonFile::JsonFile(const std::string& path) : where_(path) {
-  // Values are copied and written recursively.
-  constexpr int kMaxDepth = 100;
-  const auto bounded = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
-    if (depth > kMaxDepth) value_error("{}: values are nested more than {} deep", path, kMaxDepth);
-    return true;
-  };
+  // Values are copied and written recursively; keys are sorted, and vocabularies have many.
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  constexpr JsonLimits kLimits{.depth = 100, .values = kAny, .keys = kAny, .searched = kAny};
   try {
-    json_ = nlohmann::json::parse(read_file(path), bounded);
+    const std::string text = read_file(path);
+    if (!check_json(text, path, kLimits))
+      value_error("{}: values are nested more than {} deep", path, kLimits.depth);
+    json_ = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     value_error("{}: this is no JSON: {}", path, error.what());
   }

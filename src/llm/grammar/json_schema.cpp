@@ -1,6 +1,8 @@
 #include "llm/grammar/json_schema.h"
 
+#include "base/error.h"
 #include "base/utf8.h"
+#include "llm/json_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -593,20 +595,19 @@ class Converter {
 }  // namespace
 
 Result<std::string> json_schema_to_gbnf(std::string_view schema) {
-  bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > 2 * kMostDepth;
-    return true;
-  };
+  constexpr JsonLimits kLimits{.depth = 2 * kMostDepth, .keys = 20'000, .searched = 400'000'000};
   Json root;
   try {
-    root = Json::parse(schema, watch);
+    if (!check_json(schema, "the schema", kLimits))
+      return ParseError{fmt::format("more than {} levels", kLimits.depth), 0, "JSON schema"};
+    root = Json::parse(schema);
+  } catch (const UserError& problem) {
+    return ParseError{problem.what(), 0, "JSON schema"};
   } catch (const Json::parse_error& problem) {
     return ParseError{problem.what(), problem.byte, "JSON schema"};
   } catch (const Json::exception& problem) {
     return ParseError{problem.what(), 0, "JSON schema"};
   }
-  if (too_deep) return ParseError{fmt::format("more than {} levels", 2 * kMostDepth), 0, "JSON schema"};
   try {
     return Converter(root).convert();
   } catch (const Json::exception& problem) {
