@@ -69,7 +69,6 @@ class Evaluator {
     int64_t length;  // of the front of `live` that it is a function of
     std::vector<Tensor> state;
   };
-  struct AllLogits;
 
   Graph& graph(int64_t rows, Logits logits);
   std::vector<Tensor> call(int64_t rows, std::span<const int32_t> tokens, const Tensor& input, Logits logits);
