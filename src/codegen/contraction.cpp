@@ -35,7 +35,7 @@ constexpr double kPartOverhead = 2000;  // what it costs to give a part to a thr
 struct Operand {
   UOp load, index;
   bool is_gated;
-  double operations;  // on each element, before it is multiplied
+  double operations = 0;  // on each element, before it is multiplied
   bool depends_on(const UOp& r) const { return is_open(index, r) || is_open(load, r); }
   std::optional<int64_t> stride(const UOp& r) const { return stride_in(index, r); }
 };
@@ -74,6 +74,8 @@ class Contraction {
     if (!read_reductions()) return false;
     if (!merge_outputs() || !split_divided()) return false;
     list_other_accesses();
+    for (Sums& s : sums_)
+      for (Operand& o : s.operands) o.operations = static_cast<double>(operations_on(body_, o.load));
     std::vector<UOp> free = outputs_;
     std::erase_if(free, [&](const UOp& r) { return fills_scratch(body_, r); });
     for (const UOp& lanes : free)
@@ -182,8 +184,7 @@ class Contraction {
         continue;
       if (x.src(0).op() != Op::Index) return false;
       const UOp& at = x.src(0).src(1);
-      sums.operands.push_back(
-          {x, ungated(at), is_gated(at) || x.n_srcs() > 1, static_cast<double>(operations_on(body_, x))});
+      sums.operands.push_back({x, ungated(at), is_gated(at) || x.n_srcs() > 1});
     }
     return true;
   }
