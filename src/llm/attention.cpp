@@ -55,8 +55,12 @@ Attention make_attention(const BlockContext& context, int64_t layer) {
 }
 
 LayerState make_state(const Attention& block, const StateOptions& options) {
-  LayerState out{make_cache(block.kv_heads, block.head_dim, options), {}};
-  for (Tensor& t : make_cache(block.kv_heads, block.value_dim, options)) out.cache.push_back(std::move(t));
+  LayerState out;
+  std::vector<Tensor>& both = block.window ? out.window : out.cache;
+  for (const int64_t width : {block.head_dim, block.value_dim})
+    for (Tensor& t : make_cache(block.kv_heads, width,
+                                block.window ? options.window_capacity : options.capacity, options))
+      both.push_back(std::move(t));
   return out;
 }
 
@@ -78,13 +82,14 @@ Tensor forward(const Attention& block, const Tensor& x, const Step& step, LayerS
     q = both.at(all, all, 0);
   }
   q = heads(q.reshape({rows, -1}), block.heads, block.q_norm);
-  const std::span<Tensor> both(state.cache);
+  const std::span<Tensor> both(block.window ? state.window : state.cache);
+  const CacheRange& range = block.window ? step.window : step.full;
   const std::span<Tensor> keys = both.first(both.size() / 2), values = both.last(both.size() / 2);
-  write_cache(keys, step, heads(block.k(x), block.kv_heads, block.k_norm));
-  write_cache(values, step, block.v(x).reshape({rows, block.kv_heads, -1}).transpose(0, 1));
+  write_cache(keys, range, heads(block.k(x), block.kv_heads, block.k_norm));
+  write_cache(values, range, block.v(x).reshape({rows, block.kv_heads, -1}).transpose(0, 1));
 
   const Tensor mixed =
-      attend(q, keys, values, block.value_dim, step, {block.scale, block.softcap, block.window, block.sinks})
+      attend(q, keys, values, block.value_dim, range, {block.scale, block.softcap, block.window, block.sinks})
           .transpose(0, 1)
           .reshape({rows, -1});
   return block.output(block.gated ? mixed * gate.sigmoid() : mixed);

@@ -8,8 +8,8 @@ namespace lathe {
 
 constexpr int64_t kBlock = 32;  // numbers that share a scale
 
-std::vector<Tensor> make_cache(int64_t heads, int64_t width, const StateOptions& options) {
-  const int64_t positions = key_blocks(options.capacity) * kKeyBlock;
+std::vector<Tensor> make_cache(int64_t heads, int64_t width, int64_t positions, const StateOptions& options) {
+  positions = key_blocks(positions) * kKeyBlock;
   const auto zeros = [&](int64_t size, DType dtype) {
     return make_zeros({heads, positions, size}, dtype, options.device);
   };
@@ -21,8 +21,8 @@ std::vector<Tensor> make_cache(int64_t heads, int64_t width, const StateOptions&
   return {zeros(width, DType::Int8), zeros(width / kBlock, DType::Float16)};
 }
 
-void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x) {
-  const Slice all, here{step.start, step.start + step.rows};
+void write_cache(std::span<Tensor> cache, const CacheRange& range, const Tensor& x) {
+  const Slice all, here{range.at, range.at + x.size(1)};
   if (cache.size() == 1) {
     // An infinity would outlive its position: masked rows have the weight 0, and 0 times it is no number.
     constexpr double kMostHalf = 65504;
@@ -39,10 +39,12 @@ void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x) {
 
 namespace {
 
-// float32 (heads, blocks, positions of a block, width) of the first blocks of a cache.
-Tensor read_blocks(std::span<const Tensor> cache, const SInt& blocks) {
+// float32 (heads, blocks, positions of a block, width) of the blocks that are read.
+Tensor read_blocks(std::span<const Tensor> cache, const CacheRange& range) {
   const auto part = [&](const Tensor& t) {
-    return t.unflatten(1, {-1, kKeyBlock}).at(Slice{}, Slice{0, blocks}).to_float();
+    return t.unflatten(1, {-1, kKeyBlock})
+        .at(Slice{}, Slice{range.first, range.first + range.blocks})
+        .to_float();
   };
   const Tensor data = part(cache[0]);
   if (cache.size() == 1) return data;
@@ -50,11 +52,12 @@ Tensor read_blocks(std::span<const Tensor> cache, const SInt& blocks) {
 }
 
 // Which keys the rows of a call see: bool (rows, blocks, positions of a block).
-Tensor visible(const Step& step, int64_t window, int64_t capacity) {
+Tensor visible(const CacheRange& range, int64_t rows, int64_t window, int64_t capacity) {
   const TensorOptions integers{.dtype = DType::Int32};
-  const Tensor key =
-      Tensor::arange(capacity, integers).unflatten(0, {-1, kKeyBlock}).at(Slice{0, step.key_blocks});
-  const Tensor query = Tensor(step.start.uop()) + Tensor::arange(step.rows, integers).reshape({-1, 1, 1});
+  const Tensor key = Tensor::arange(capacity, integers)
+                         .unflatten(0, {-1, kKeyBlock})
+                         .at(Slice{range.first, range.first + range.blocks});
+  const Tensor query = Tensor(range.at.uop()) + Tensor::arange(rows, integers).reshape({-1, 1, 1});
   const Tensor causal = key <= query;
   return window ? causal & (key > query - window) : causal;
 }
@@ -64,15 +67,15 @@ Tensor visible(const Step& step, int64_t window, int64_t capacity) {
 // In steps, each with its loops over blocks of fixed size, since the number of positions is known only at a
 // call: scores, what softmax does with them, and the mix of values.
 Tensor attend(const Tensor& query, std::span<const Tensor> keys, std::span<const Tensor> values,
-              int64_t value_width, const Step& step, const Scores& scores) {
+              int64_t value_width, const CacheRange& range, const Scores& scores) {
   const int64_t heads = query.size(0).value(), kv_heads = keys[0].size(0).value();
-  const int64_t rows = step.rows, group = heads / kv_heads;
+  const int64_t rows = query.size(1).value(), group = heads / kv_heads;
   const Tensor q = query.reshape({kv_heads, group, rows, 1, 1, -1});
-  const Tensor k = read_blocks(keys, step.key_blocks).unsqueeze(1).unsqueeze(1);
+  const Tensor k = read_blocks(keys, range).unsqueeze(1).unsqueeze(1);
   Tensor s = (q * k).sum(-1) * scores.scale;  // (kv heads, group, rows, blocks, positions of a block)
   if (scores.softcap != 0) s = (s / scores.softcap).tanh() * scores.softcap;
   s = s.contiguous();
-  s = visible(step, scores.window, keys[0].size(1).value())
+  s = visible(range, rows, scores.window, keys[0].size(1).value())
           .where(s, -std::numeric_limits<double>::infinity());
   Tensor top = s.max({-2, -1}, true), sinks;
   if (scores.sinks) {
@@ -83,8 +86,8 @@ Tensor attend(const Tensor& query, std::span<const Tensor> keys, std::span<const
   const Tensor weights = (s - top).exp().contiguous();
   Tensor total = weights.sum({-2, -1}, true);
   if (scores.sinks) total = total + (sinks - top).exp();
-  const SInt positions = step.key_blocks * SInt(kKeyBlock);
-  Tensor v = read_blocks(values, step.key_blocks).reshape({kv_heads, 1, positions, -1});
+  const SInt positions = range.blocks * SInt(kKeyBlock);
+  Tensor v = read_blocks(values, range).reshape({kv_heads, 1, positions, -1});
   if (v.size(-1).value() != value_width) v = v.at(ellipsis, Slice{0, value_width});
   const Tensor mixed = weights.reshape({kv_heads, group, rows, positions}).matmul(v);
   return (mixed / total.contiguous().squeeze(-1)).reshape({heads, rows, value_width});

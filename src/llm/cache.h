@@ -10,11 +10,11 @@
 namespace lathe {
 
 // Rows of `width` numbers for heads and positions, zeros: (heads, positions, width) of floats, or int8 of
-// that shape and float16 scales of its blocks, (heads, positions, width / 32); positions are whole blocks of
-// kKeyBlock. ValueError for widths that are no whole blocks then.
-std::vector<Tensor> make_cache(int64_t heads, int64_t width, const StateOptions& options);
-// x (heads, rows, width) goes to the positions of the step.
-void write_cache(std::span<Tensor> cache, const Step& step, const Tensor& x);
+// that shape and float16 scales of its blocks, (heads, positions, width / 32); positions are rounded up to
+// whole blocks of kKeyBlock. ValueError for widths that are no whole blocks then.
+std::vector<Tensor> make_cache(int64_t heads, int64_t width, int64_t positions, const StateOptions& options);
+// x (heads, rows, width) goes to the rows of the call.
+void write_cache(std::span<Tensor> cache, const CacheRange& range, const Tensor& x);
 
 // What scores become before and in the softmax.
 struct Scores {
@@ -25,8 +25,8 @@ struct Scores {
 
 // Attention of query (heads, rows, width) float32 over the positions up to the last row's: float32 (heads,
 // rows, value width). Heads share those of the caches in groups; the value of a position is the first
-// `value_width` numbers of its row. Row r sees what stands up to position start + r.
+// `value_width` numbers of its row. Row r sees what stands up to its own place, range.at + r.
 Tensor attend(const Tensor& query, std::span<const Tensor> keys, std::span<const Tensor> values,
-              int64_t value_width, const Step& step, const Scores& scores);
+              int64_t value_width, const CacheRange& range, const Scores& scores);
 
 }  // namespace lathe

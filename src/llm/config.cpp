@@ -346,10 +346,11 @@ ModelConfig Reader::read() {
 
 }  // namespace
 
-bool ModelConfig::is_recurrent() const {
-  return std::any_of(layers.begin(), layers.end(), [](const LayerConfig& layer) {
-    return layer.mixer != Mixer::Attention && layer.mixer != Mixer::Latent;
-  });
+int64_t ModelConfig::window() const {
+  int64_t out = 0;
+  for (const LayerConfig& layer : layers)
+    if (layer.mixer == Mixer::Attention) out = std::max(out, layer.window);
+  return out;
 }
 
 ModelConfig read_model_config(const GgufMetadata& metadata,

@@ -74,7 +74,7 @@ struct ModelConfig {
   LatentConfig latent;
   RecurrentConfig recurrent;
 
-  bool is_recurrent() const;  // whether any layer has a state that cannot be cut back
+  int64_t window() const;  // the largest of a layer; 0: none has one
 };
 
 // UserError (Value) naming the key and its value for a key that is missing, malformed or asks for what is not

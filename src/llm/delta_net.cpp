@@ -88,9 +88,9 @@ DeltaNet make_kimi_delta(const BlockContext& context, int64_t layer) {
 
 LayerState make_state(const DeltaNet& block, const StateOptions& options) {
   const int64_t channels = block.convolution.size(0).value(), kernel = block.convolution.size(1).value();
-  return {{},
-          {make_zeros({kernel - 1, channels}, DType::Float32, options.device),
-           make_zeros({block.heads, block.value_dim, block.key_dim}, DType::Float32, options.device)}};
+  return {.recurrent = {
+              make_zeros({kernel - 1, channels}, DType::Float32, options.device),
+              make_zeros({block.heads, block.value_dim, block.key_dim}, DType::Float32, options.device)}};
 }
 
 Tensor forward(const DeltaNet& block, const Tensor& x, const Step& step, LayerState& state) {

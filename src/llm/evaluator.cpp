@@ -19,43 +19,73 @@ int64_t largest_call(const EvaluatorOptions& options) {
   return out;
 }
 
+WindowCache window_cache(int64_t window, const EvaluatorOptions& options) {
+  const int64_t all = key_blocks(cache_positions(options)), call = largest_call(options);
+  // Wherever the blocks begin: what the next row sees, and what all rows of a call do.
+  const int64_t kept = key_blocks(window) + 1, read = key_blocks(window + call - 1) + 1;
+  // Room for two calls, so that texts are cut back by less without a checkpoint.
+  const int64_t blocks = kept + 2 * key_blocks(call);
+  if (window == 0) return {};
+  if (blocks >= all) return {window, all, 0, std::min(read, all)};
+  return {window, blocks, kept, read};
+}
+
 Evaluator::Evaluator(const Model& model, const EvaluatorOptions& options)
     : model_(model),
       options_(options),
-      state_(model.make_state({cache_positions(options), options.kv_type, options.device})),
-      is_recurrent_(model.config().is_recurrent()),
+      window_(window_cache(model.config().window(), options)),
+      state_(model.make_state(
+          {cache_positions(options), window_.blocks * kKeyBlock, options.kv_type, options.device})),
       start_("start", 0, options.context - 1),
       count_("count", 1, largest_call(options)),
       key_blocks_("key_blocks", 1, key_blocks(cache_positions(options))),
+      window_at_("window_at", 0, window_.blocks * kKeyBlock - 1),
+      window_first_("window_first", 0, window_.blocks - window_.read),
+      window_blocks_("window_blocks", 1, window_.read),
+      kept_first_("kept_first", 0, window_.blocks - window_.kept),
       reset_([this] {
         std::vector<Tensor> done;
-        for (Tensor t : recurrent_state()) done.push_back(t.assign(t.const_like(0)));
+        for (Tensor& t : recurrent_) done.push_back(t.assign(t.const_like(0)));
         Tensor::realize(done);
       }),
-      save_([this] {
+      save_([this](V first) {
         std::vector<Tensor> out;
-        for (const Tensor& t : recurrent_state()) out.push_back(t.clone());
+        for (const Tensor& t : recurrent_) out.push_back(t.clone());
+        if (!window_.kept) return out;
+        for (const Tensor& t : windows_)
+          out.push_back(
+              t.unflatten(1, {-1, kKeyBlock}).at(Slice{}, Slice{first, first + window_.kept}).contiguous());
         return out;
       }),
       restore_([this](const std::vector<Tensor>& saved) {
-        std::vector<Tensor> done = recurrent_state();
-        for (size_t i = 0; i < done.size(); i++) done[i].assign(saved[i]);
+        std::vector<Tensor> done;
+        for (size_t i = 0; i < saved.size(); i++) {
+          if (i < recurrent_.size()) {
+            done.push_back(recurrent_[i].assign(saved[i]));
+            continue;
+          }
+          Tensor& t = windows_[i - recurrent_.size()];
+          t.set({Slice{}, Slice{0, window_.kept * kKeyBlock}}, saved[i].flatten(1, 2));
+          done.push_back(t);
+        }
         Tensor::realize(done);
-      }) {}
-
-std::vector<Tensor> Evaluator::recurrent_state() const {
-  std::vector<Tensor> out;
-  for (const LayerState& layer : state_)
-    out.insert(out.end(), layer.recurrent.begin(), layer.recurrent.end());
-  return out;
+      }) {
+  for (const LayerState& layer : state_) {
+    recurrent_.insert(recurrent_.end(), layer.recurrent.begin(), layer.recurrent.end());
+    windows_.insert(windows_.end(), layer.window.begin(), layer.window.end());
+  }
 }
 
 Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
   const auto found = graphs_.find({rows, logits});
   if (found != graphs_.end()) return found->second;
-  const auto run = [this, rows, logits](const Tensor& tokens, const Variable& start, const Variable& count,
-                                        const Variable& blocks) {
-    const Step step{rows, start, rows == 1 ? SInt(1) : SInt(count), blocks};
+  const auto run = [this, rows, logits](const Tensor& tokens, V start, V count, V blocks, V window_at,
+                                        V window_first, V window_blocks) {
+    const Step step{.rows = rows,
+                    .start = start,
+                    .count = rows == 1 ? SInt(1) : SInt(count),
+                    .full = {start, 0, blocks},
+                    .window = {window_at, window_first, window_blocks}};
     const Tensor out = model_.forward(tokens, step, state_, logits).contiguous();
     if (logits == Logits::All) return std::vector<Tensor>{out};
     return std::vector<Tensor>{out, out.argmax(0, true)};
@@ -66,12 +96,19 @@ Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
 std::vector<Tensor> Evaluator::call(int64_t rows, std::span<const int32_t> tokens, const Tensor& input,
                                     Logits logits) {
   const int64_t start = static_cast<int64_t>(live_.size()), count = static_cast<int64_t>(tokens.size());
-  CHECK(!is_recurrent_ || recurrent_at_ == start);
-  if (is_recurrent_) recurrent_at_ = -1;
-  std::vector<Tensor> out = graph(rows, logits)(input, start_.bind(start), count_.bind(count),
-                                                key_blocks_.bind(key_blocks(start + rows)));
+  if (window_.kept && start - window_start_ + rows > window_.blocks * kKeyBlock)
+    restore(copy_state(), std::vector(live_));
+  CHECK(recurrent_.empty() || recurrent_at_ == start);
+  recurrent_at_ = -1;
+  const int64_t at = window_.window ? start - window_start_ : 0;
+  const int64_t seen = std::max<int64_t>(0, at - window_.window + 1) / kKeyBlock;
+  const int64_t first = std::min(seen, window_.blocks - window_.read);
+  const int64_t last = std::min(key_blocks(at + rows), first + window_.read);
+  std::vector<Tensor> out = graph(rows, logits)(
+      input, start_.bind(start), count_.bind(count), key_blocks_.bind(key_blocks(start + rows)),
+      window_at_.bind(at), window_first_.bind(first), window_blocks_.bind(last - first));
   live_.insert(live_.end(), tokens.begin(), tokens.end());
-  if (is_recurrent_) recurrent_at_ = start + count;
+  recurrent_at_ = start + count;
   return out;
 }
 
@@ -108,34 +145,61 @@ int64_t Evaluator::resume(std::span<const int32_t> tokens) {
   const std::span<const int32_t> front = tokens.first(tokens.size() - 1);
   const auto shared = static_cast<int64_t>(
       std::mismatch(front.begin(), front.end(), live_.begin(), live_.end()).first - front.begin());
-  int64_t start = shared;
+  int64_t start = recurrent_.empty() ? shared : std::min(shared, recurrent_at_);
+  if (!can_go_on_after(start)) start = 0;
   const Checkpoint* back = nullptr;
-  if (is_recurrent_) {
-    start = recurrent_at_ >= 0 && recurrent_at_ <= shared ? recurrent_at_ : 0;
-    for (const Checkpoint& c : checkpoints_)
-      if (c.length <= shared && c.length > start) back = &c, start = c.length;
-  }
-  live_.resize(static_cast<size_t>(start));
-  const auto stale = [&](const Checkpoint& c) { return c.length > start; };
-  if (is_recurrent_ && recurrent_at_ != start) {
-    recurrent_at_ = -1;
-    if (back)
-      restore_(back->state);
-    else
+  for (const Checkpoint& c : checkpoints_)
+    if (c.length <= shared && c.length > start) back = &c, start = c.length;
+  const auto length = static_cast<size_t>(start);
+  if (back) {
+    restore(*back, tokens.first(length));
+  } else {
+    live_.resize(length);
+    if (!recurrent_.empty() && recurrent_at_ != start) {
+      recurrent_at_ = -1;
       reset_();
-    recurrent_at_ = start;
+      recurrent_at_ = 0;
+    }
+    if (start == 0) window_start_ = 0;
   }
-  std::erase_if(checkpoints_, stale);
+  std::erase_if(checkpoints_, [&](const Checkpoint& c) { return c.length > start; });
   return start;
 }
 
-void Evaluator::save_checkpoint() {
+bool Evaluator::can_go_on_after(int64_t n) const {
+  const bool sees_all = window_start_ == 0 || n - window_.window + 1 >= window_start_;
+  return n >= 0 && sees_all && (recurrent_.empty() || recurrent_at_ == n);
+}
+
+Evaluator::Checkpoint Evaluator::copy_state() {
   const auto length = static_cast<int64_t>(live_.size());
-  if (!is_recurrent_ || options_.checkpoints < 1) return;
+  const int64_t used = key_blocks(length - window_start_);
+  const int64_t first = window_.kept ? std::max<int64_t>(0, used - window_.kept) : 0;
+  return {length, window_start_ + first * kKeyBlock, save_(kept_first_.bind(first))};
+}
+
+void Evaluator::restore(const Checkpoint& checkpoint, std::span<const int32_t> tokens) {
+  live_.clear();
+  recurrent_at_ = -1;
+  window_start_ = 0;
+  restore_(checkpoint.state);
+  live_.assign(tokens.begin(), tokens.end());
+  recurrent_at_ = checkpoint.length;
+  window_start_ = checkpoint.window_start;
+}
+
+void Evaluator::save_checkpoint() {
+  if (!has_copies()) return;
+  const auto length = static_cast<int64_t>(live_.size());
   if (!checkpoints_.empty() && checkpoints_.back().length == length) return;
-  if (static_cast<int64_t>(checkpoints_.size()) >= options_.checkpoints)
+  Checkpoint made = copy_state();
+  int64_t bytes = 0;
+  for (const Tensor& t : made.state) bytes += t.nbytes().value();
+  const int64_t most =
+      std::min(options_.checkpoints, options_.checkpoint_bytes / std::max<int64_t>(1, bytes));
+  while (!checkpoints_.empty() && static_cast<int64_t>(checkpoints_.size()) >= most)
     checkpoints_.erase(checkpoints_.begin());
-  checkpoints_.push_back({length, save_()});
+  if (most > 0) checkpoints_.push_back(std::move(made));
 }
 
 Prediction Evaluator::evaluate(std::span<const int32_t> tokens, int64_t* reused) {
@@ -191,6 +255,7 @@ void Evaluator::clear() {
   live_.clear();
   checkpoints_.clear();
   recurrent_at_ = -1;
+  window_start_ = 0;
 }
 
 void Evaluator::warm() {
@@ -206,8 +271,7 @@ void Evaluator::warm() {
               .realize();
       const std::vector<Tensor> out = call(rows, tokens, input, Logits::Last);
       Tensor::realize(out);
-      save_checkpoint();
-      if (is_recurrent_) restore_(checkpoints_.back().state);
+      if (has_copies()) restore(copy_state(), tokens);
     }
   }
   clear();

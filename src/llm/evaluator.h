@@ -18,9 +18,9 @@ struct EvaluatorOptions {
   int64_t chunk = 512;  // most tokens of one call
   KvType kv_type = KvType::F16;
   std::string device = {};
-  // Of models with recurrent blocks: how many copies of that state are kept to go back to, and how many
-  // tokens of a long prompt lie between two.
-  int64_t checkpoints = 8, checkpoint_spacing = 2048;
+  // Of models whose state cannot be cut back to every position: how many copies of it are kept to go back to,
+  // of how many bytes together, and how many tokens of a long prompt lie between two.
+  int64_t checkpoints = 8, checkpoint_bytes = int64_t{1} << 30, checkpoint_spacing = 2048;
 };
 
 // Most rows of one call, and what caches and tables hold beyond the context: the padding of the last call.
@@ -28,6 +28,16 @@ int64_t largest_call(const EvaluatorOptions& options);
 inline int64_t cache_positions(const EvaluatorOptions& options) {
   return options.context + largest_call(options) - 1;
 }
+
+// Caches of layers that see a window keep the last positions of a text: `blocks` of kKeyBlock. When a call
+// does not fit behind them, the last `kept` move to the front; 0: they hold every text, and never move.
+struct WindowCache {
+  int64_t window = 0;  // positions that a row sees; 0: no layer has one
+  int64_t blocks = 1;
+  int64_t kept = 0;
+  int64_t read = 1;  // most that one call reads
+};
+WindowCache window_cache(int64_t window, const EvaluatorOptions& options);
 
 // After the last token that was evaluated.
 struct Prediction {
@@ -63,10 +73,11 @@ class Evaluator {
   std::vector<std::pair<int64_t, int64_t>> calls(int64_t n) const;
 
  private:
-  using Graph = Jit<
-      std::function<std::vector<Tensor>(const Tensor&, const Variable&, const Variable&, const Variable&)>>;
+  using V = const Variable&;
+  using Graph = Jit<std::function<std::vector<Tensor>(const Tensor&, V, V, V, V, V, V)>>;
   struct Checkpoint {
-    int64_t length;  // of the front of `live` that it is a function of
+    int64_t length;        // of the front of `live` that it is a function of
+    int64_t window_start;  // position of the first of the kept blocks
     std::vector<Tensor> state;
   };
 
@@ -75,20 +86,27 @@ class Evaluator {
   // Makes the state that of the longest reusable front of `tokens`, and returns its length.
   int64_t resume(std::span<const int32_t> tokens);
   void check(std::span<const int32_t> tokens) const;
+  bool has_copies() const { return !recurrent_.empty() || window_.kept; }
+  Checkpoint copy_state();
   void save_checkpoint();
-  std::vector<Tensor> recurrent_state() const;
+  // `tokens` is the text that the checkpoint is of, and becomes `live`.
+  void restore(const Checkpoint& checkpoint, std::span<const int32_t> tokens);
+  // Whether windows and recurrent state go on, as they are, after the first n of the live tokens.
+  bool can_go_on_after(int64_t n) const;
 
   const Model& model_;
   EvaluatorOptions options_;
+  WindowCache window_;
   ModelState state_;
-  bool is_recurrent_;
-  Variable start_, count_, key_blocks_;
+  std::vector<Tensor> recurrent_, windows_;  // those of all layers
+  Variable start_, count_, key_blocks_, window_at_, window_first_, window_blocks_, kept_first_;
   std::map<std::pair<int64_t, Logits>, Graph> graphs_;
   Jit<std::function<void()>> reset_;
-  Jit<std::function<std::vector<Tensor>()>> save_;
+  Jit<std::function<std::vector<Tensor>(V)>> save_;
   Jit<std::function<void(const std::vector<Tensor>&)>> restore_;
   std::vector<int32_t> live_;
   int64_t recurrent_at_ = 0;             // tokens that the recurrent state is a function of; -1: unknown
+  int64_t window_start_ = 0;             // position of the first row of windows_
   std::vector<Checkpoint> checkpoints_;  // by length
 };
 

@@ -60,7 +60,7 @@ LatentAttention make_latent_attention(const BlockContext& context, int64_t layer
 }
 
 LayerState make_state(const LatentAttention& block, const StateOptions& options) {
-  return {make_cache(1, block.rank + block.turned, options), {}};
+  return {.cache = make_cache(1, block.rank + block.turned, options.capacity, options)};
 }
 
 Tensor forward(const LatentAttention& block, const Tensor& x, const Step& step, LayerState& state) {
@@ -75,8 +75,9 @@ Tensor forward(const LatentAttention& block, const Tensor& x, const Step& step, 
 
   const Tensor down = block.kv_down(x).unsqueeze(0);  // (1, rows, rank + turned)
   const Tensor latent = block.kv_norm(down.at(ellipsis, Slice{0, block.rank}));
-  write_cache(state.cache, step, Tensor::cat({latent, turn(down.at(ellipsis, Slice{block.rank, none}))}, -1));
-  const Tensor mixed = attend(query, state.cache, state.cache, block.rank, step, {.scale = block.scale});
+  write_cache(state.cache, step.full,
+              Tensor::cat({latent, turn(down.at(ellipsis, Slice{block.rank, none}))}, -1));
+  const Tensor mixed = attend(query, state.cache, state.cache, block.rank, step.full, {.scale = block.scale});
   return block.output(multiply(mixed, block.v).transpose(0, 1).reshape({rows, -1}));
 }
 

@@ -61,10 +61,9 @@ StateSpace make_mamba2(const BlockContext& context, int64_t layer) {
 
 LayerState make_state(const StateSpace& block, const StateOptions& options) {
   const int64_t channels = block.convolution.size(0).value(), kernel = block.convolution.size(1).value();
-  return {
-      {},
-      {make_zeros({kernel - 1, channels}, DType::Float32, options.device),
-       make_zeros({block.heads, block.inner / block.heads, block.states}, DType::Float32, options.device)}};
+  return {.recurrent = {make_zeros({kernel - 1, channels}, DType::Float32, options.device),
+                        make_zeros({block.heads, block.inner / block.heads, block.states}, DType::Float32,
+                                   options.device)}};
 }
 
 Tensor forward(const StateSpace& block, const Tensor& x, const Step& step, LayerState& state) {

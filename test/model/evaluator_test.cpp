@@ -20,16 +20,16 @@ namespace {
 constexpr int64_t kContext = 96, kChunk = 8;
 using Ids = std::vector<int32_t>;
 
-EvaluatorOptions options_of(KvType kv_type) {
-  return {.context = kContext, .chunk = kChunk, .kv_type = kv_type};
+EvaluatorOptions options_of(KvType kv_type, int64_t context = kContext) {
+  return {.context = context, .chunk = kChunk, .kv_type = kv_type};
 }
 
 struct Tiny {
-  explicit Tiny(const std::string& family)
+  explicit Tiny(const std::string& family, int64_t context = kContext)
       : bytes(test::random_gguf(test::random_model_spec(family), 3, GgmlType::F32).to_bytes()),
         model(std::make_shared<const GgufFile>(
                   GgufFile::parse(std::as_bytes(std::span(bytes)), family).or_throw()),
-              "", kContext, cache_positions(options_of(KvType::F32))) {}
+              "", context, cache_positions({.context = context, .chunk = 2048})) {}
   std::string bytes;
   Model model;
 };
@@ -97,6 +97,83 @@ TEST_CASE("how much of a text is reused") {
   CHECK(reused_by(r, {1, 2, 10, 11}) == 0);
 }
 
+// A context that caches of windows of 8 positions do not hold, so that they slide.
+constexpr int64_t kLong = 2000;
+
+TEST_CASE("caches of windows hold the last positions only, and the logits stay") {
+  for (const char* family : {"gemma3", "gpt-oss", "mistral"}) {
+    INFO(family);
+    const Tiny tiny(family, kLong);
+    EvaluatorOptions whole = options_of(KvType::F32, kLong);
+    whole.chunk = 2048;  // caches hold at least two calls
+    Evaluator slides(tiny.model, options_of(KvType::F32, kLong)), holds(tiny.model, whole);
+    CHECK(window_cache(8, slides.options()).kept > 0);
+    CHECK(window_cache(8, whole).kept == 0);
+    CHECK(state_bytes(slides.state()) < state_bytes(holds.state()) * 3 / 4);
+    std::mt19937 random(7);
+    const Ids text = some(random, kLong);
+    const std::vector<float> a = slides.all_logits(text), b = holds.all_logits(text);
+    REQUIRE(a.size() == b.size());
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < a.size(); i++) {
+      worst = std::max<double>(worst, std::abs(a[i] - b[i]));
+      largest = std::max<double>(largest, std::abs(a[i]));
+    }
+    CHECK(worst < 1e-4 * largest);
+  }
+}
+
+TEST_CASE("logits after any history are those of a fresh run where windows have slid") {
+  const Tiny tiny("gemma3", kLong);
+  Evaluator used(tiny.model, options_of(KvType::F16, kLong)),
+      fresh(tiny.model, options_of(KvType::F16, kLong));
+  std::mt19937 random(8);
+  Ids text;
+  int64_t most = 0, all = 0;
+  for (int i = 0; i < 25; i++) {
+    // Cut back by any length, most often by a little, and longer again.
+    const size_t cut = random() % 3 ? random() % 20 : random() % (text.size() / kChunk + 1);
+    text.resize(text.size() / kChunk * kChunk - std::min(text.size() / kChunk, cut) * kChunk);
+    const size_t more = std::min<size_t>((1 + random() % 40) * kChunk + 1, kLong - 8 - text.size());
+    for (const int32_t id : some(random, more / kChunk * kChunk + 1)) text.push_back(id);
+    int64_t reused = 0;
+    const std::vector<float> got = used.evaluate(text, &reused).logits.to_vector<float>();
+    fresh.clear();
+    REQUIRE(got == logits_of(fresh, text));
+    most = std::max(most, reused), all += reused > 0;
+    for (size_t n = random() % 3; n > 0; n--) used.append(static_cast<int32_t>(random() % 320));
+  }
+  CHECK(most > 600);
+  CHECK(all > 15);
+}
+
+TEST_CASE("how far a text with windows is cut back") {
+  const Tiny tiny("gemma3", kLong);
+  EvaluatorOptions options = options_of(KvType::F16, kLong);
+  std::mt19937 random(9);
+  const Ids text = some(random, 1001);
+  const auto until = [&](size_t n) {
+    Ids out(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
+    out.push_back(5), out.push_back(6);
+    return out;
+  };
+  for (const int64_t checkpoints : {0, 4}) {
+    options.checkpoints = checkpoints;
+    Evaluator e(tiny.model, options);
+    CHECK(reused_by(e, text) == 0);
+    CHECK(reused_by(e, until(990)) == 990);  // the window is there still
+    CHECK(reused_by(e, until(300)) == 0);    // it is not, nor is a copy
+    CHECK(reused_by(e, text) == 300);
+    for (int i = 0; i < 900; i++) e.append(7);             // it slides on
+    CHECK(reused_by(e, text) == (checkpoints ? 996 : 0));  // from the copy before the last call
+  }
+  options.checkpoint_bytes = 1000;  // less than a copy takes
+  Evaluator e(tiny.model, options);
+  CHECK(reused_by(e, text) == 0);
+  for (int i = 0; i < 900; i++) e.append(7);
+  CHECK(reused_by(e, text) == 0);
+}
+
 TEST_CASE("a prefill that is cancelled leaves a state that is known") {
   for (const char* family : {"llama", "qwen35"}) {
     INFO(family);
@@ -138,15 +215,15 @@ TEST_CASE("a prefill that is cancelled leaves a state that is known") {
 }
 
 TEST_CASE("what is warm neither schedules nor compiles") {
-  for (const char* family : {"llama", "qwen35"}) {
+  for (const char* family : {"llama", "qwen35", "gemma3"}) {
     INFO(family);
-    const Tiny tiny(family);
-    Evaluator evaluator(tiny.model, options_of(KvType::F16));
+    const Tiny tiny(family, kLong);
+    Evaluator evaluator(tiny.model, options_of(KvType::F16, kLong));
     evaluator.warm();
     CHECK(evaluator.live().empty());
     std::mt19937 random(4);
     reset_counters();
-    for (const size_t n : {1, 2, 7, 8, 9, 30, 60, 5}) {
+    for (const size_t n : {1, 2, 7, 8, 9, 30, 600, 60, 5}) {
       Ids text = some(random, n);
       Prediction out = evaluator.evaluate(text);
       for (int i = 0; i < 3; i++) {

@@ -3,6 +3,7 @@
 
 #include "base/knobs.h"
 #include "formats/gguf/gguf.h"
+#include "llm/embedded_model.h"
 #include "llm/evaluator.h"
 
 #include <cmath>
@@ -82,6 +83,30 @@ TEST_CASE("stories260K in narrower weights") {
   follow("stories260K-F16.gguf", 1, 256, 0.0125);
   follow("stories260K-Q4_K_M.gguf", 0, 73, 10);
   follow("stories260K-Q4_K_M.gguf", 1, 39, 10);
+}
+
+TEST_CASE("a cache of int8 blocks gives nearly the same log-probabilities") {
+  LanguageModel half = load_language_model("", {.context = 160}),
+                packed = load_language_model("", {.context = 160, .kv_type = KvType::Q8_0});
+  // Of 32 numbers, 64 bytes and 34.
+  CHECK(packed.state_bytes() * 64 == half.state_bytes() * 34);
+  const std::vector<int32_t> text = half.tokenizer().encode(
+      "It was a cold morning, and the old man sat by the window of his house, looking at the road that led "
+      "down to the river. He had not slept.");
+  const std::vector<float> a = half.logits(text), b = packed.logits(text);
+  const size_t n = a.size() / text.size();
+  double worst = 0, sum = 0;
+  for (size_t i = 0; i + 1 < text.size(); i++) {
+    const auto logprob = [&](const std::vector<float>& logits) {
+      const std::span<const float> row(logits.data() + i * n, n);
+      return row[static_cast<size_t>(text[i + 1])] - log_sum_exp(row);
+    };
+    const double off = std::abs(logprob(a) - logprob(b));
+    worst = std::max(worst, off), sum += off;
+  }
+  CHECK(worst > 0);
+  CHECK(worst < 0.1);
+  CHECK(sum / static_cast<double>(text.size()) < 0.02);
 }
 
 TEST_CASE("a prompt goes on as text") {
