@@ -59,6 +59,7 @@ TEST_CASE("wrong usage is 2 and says what is wrong") {
            {"nonsense", "nonsense"},
            {"demo --epochs many", "--epochs"},
            {"demo --epochs -1", "--epochs"},
+           {"bench --repetitions 0", "0 is not a number above 0"},
            {"demo --nonsense", "--nonsense"},
            {"trace", "FILE"},
            {"tune", "MODEL"},

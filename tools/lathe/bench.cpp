@@ -3,6 +3,7 @@
 #include "base/knobs.h"
 #include "lathe/command.h"
 #include "lathe/model_options.h"
+#include "lathe/number_check.h"
 #include "runtime/cpu/cpu_limits.h"
 
 #include <fmt/format.h>
@@ -143,10 +144,10 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
   command->add_option("-d,--depth", options->depth, "Tokens that are in the cache before each test")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   command->add_option("-r,--repetitions", options->repetitions, "Runs of each test, after one to warm up")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "Print one JSON document");
   command->footer(

@@ -6,6 +6,7 @@
 #include "engine/realize.h"
 #include "formats/safetensors.h"
 #include "lathe/command.h"
+#include "lathe/number_check.h"
 #include "llm/embedded_model.h"
 #include "nn/datasets.h"
 #include "nn/layers.h"
@@ -249,7 +250,7 @@ void add_demo(CLI::App& app) {
   command->add_option("--seed", options->seed, "Of the split, the weights and the order")
       ->capture_default_str();
   command->add_option("--lr", options->learning_rate, "Learning rate of Adam")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   command->add_option("--save", options->save, "Keep the weights in this safetensors file")
       ->type_name("FILE");

@@ -2,6 +2,7 @@
 #include "base/progress.h"
 #include "lathe/command.h"
 #include "lathe/model_options.h"
+#include "lathe/number_check.h"
 #include "lathe/read_text.h"
 #include "llm/likelihood.h"
 
@@ -82,7 +83,7 @@ void add_eval(CLI::App& app) {
           "standard input")
       ->required();
   command->add_option("--most", options->most, "Only the first so many questions; 0 is all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command->add_flag("--show", options->show, "Print what it picks");
   command->add_flag("--json", options->as_json, "Print one JSON document instead");
   command->footer(

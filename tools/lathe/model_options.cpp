@@ -1,5 +1,6 @@
 #include "lathe/model_options.h"
 
+#include "lathe/number_check.h"
 #include "llm/embedded_model.h"
 
 namespace lathe::command {
@@ -11,9 +12,9 @@ void ModelArguments::add_to(CLI::App& command) {
       .add_option("-c,--ctx", options.context,
                   "Positions of the context; 0 is what the model was made for, and without this it is at "
                   "most 4096 of them")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command.add_option("--chunk", options.chunk, "Most tokens of one call of prefill")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command.add_option("--kv-type", kv_type, "Numbers in the cache of keys and values")
       ->check(CLI::IsMember({"f16", "f32", "q8_0"}))

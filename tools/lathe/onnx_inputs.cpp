@@ -1,6 +1,7 @@
 #include "lathe/onnx_inputs.h"
 
 #include "formats/npy.h"
+#include "lathe/number_check.h"
 
 #include <algorithm>
 #include <map>
@@ -49,7 +50,7 @@ void add_input_options(CLI::App& command, InputOptions& options) {
 
 void add_repeats(CLI::App& command, InputOptions& options) {
   options.repeats = 20;
-  command.add_option("-n", options.repeats, "Timed runs")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("-n", options.repeats, "Timed runs")->check(positive())->capture_default_str();
 }
 
 onnx::Inputs make_inputs(const onnx::Session& session, const InputOptions& options) {

@@ -3,6 +3,7 @@
 #include "base/progress.h"
 #include "lathe/command.h"
 #include "lathe/model_options.h"
+#include "lathe/number_check.h"
 #include "lathe/read_text.h"
 #include "llm/likelihood.h"
 
@@ -67,7 +68,7 @@ void add_perplexity(CLI::App& app) {
       ->check(CLI::Range(int64_t{4}, int64_t{1} << 24))
       ->capture_default_str();
   command->add_option("--windows", options->windows, "Most windows; 0 is the whole text")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command->add_flag("--json", options->as_json, "Print one JSON document instead");
   command->footer(
       "Examples:\n"

@@ -4,6 +4,7 @@
 #include "base/knobs.h"
 #include "base/progress.h"
 #include "engine/counters.h"
+#include "lathe/number_check.h"
 #include "lathe/onnx_inputs.h"
 
 #include <fmt/format.h>
@@ -111,10 +112,10 @@ void add_tune(CLI::App& app) {
   add_input_options(*command, *options);
   add_repeats(*command, *options);
   command->add_option("--beam", options->width, "Schedules kept from round to round")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "Time for one kernel; 0 is no limit")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "Print one JSON document");
   command->footer(
