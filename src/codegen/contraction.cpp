@@ -18,6 +18,9 @@ bool is_plain_output(const UOp& r) { return r.range().type == AxisType::Loop; }
 bool is_plain_reduce(const UOp& r) { return r.range().type == AxisType::Reduce; }
 bool is_dot(const UOp& r) { return r.range().type == AxisType::Dot; }
 int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+bool is_sized(const UOp& r) { return r.src(0).is_const(); }
+// The most that a loop may have, where their number is known at the launch.
+double steps_of(const UOp& r) { return r.bounds().hi.as_double() + 1; }
 
 // Costs in cycles of a core that starts two vector operations and two loads a cycle.
 constexpr double kPerOperation = 0.5, kPerLoad = 0.5;
@@ -77,11 +80,11 @@ class Contraction {
     for (Sums& s : sums_)
       for (Operand& o : s.operands) o.operations = static_cast<double>(operations_on(body_, o.load));
     std::vector<UOp> free = outputs_;
-    std::erase_if(free, [&](const UOp& r) { return fills_scratch(body_, r); });
+    std::erase_if(free, [&](const UOp& r) { return !is_sized(r) || fills_scratch(body_, r); });
     for (const UOp& lanes : free)
       for (const UOp& rows : free)
         if (!(lanes == rows)) consider(lanes, rows);
-    return static_cast<bool>(best_.lanes_axis);
+    return best_.lanes_axis && !is_better_along_memory();
   }
 
   double cost() const { return best_.cost; }
@@ -141,7 +144,7 @@ class Contraction {
     blocks_.clear();
     may_overlap_ = !reads_what_it_writes(body_);
     for (const UOp& r : axes_)
-      if (!r.src(0).is_const() || !(is_plain_output(r) || is_plain_reduce(r) || is_dot(r))) return false;
+      if (!(is_plain_output(r) || is_plain_reduce(r) || (is_dot(r) && is_sized(r)))) return false;
     for (const UOp& u : toposort(body_)) {
       if (u.op() == Op::Barrier) return false;
       if (u.op() != Op::Reduce) continue;
@@ -160,6 +163,7 @@ class Contraction {
     int64_t steps = 1;
     for (const UOp& r : reduce.srcs().subspan(1)) {
       if (!is_plain_reduce(r)) continue;
+      if (!is_sized(r)) return false;
       steps *= size_of(r);
       if (!is_in_block(r)) blocks_.push_back(r.range().id);
     }
@@ -176,7 +180,7 @@ class Contraction {
     for (const UOp& r : axes_)
       if (is_plain_reduce(r) &&
           (is_in_block(r) || std::ranges::find(reduce.srcs(), r) != reduce.srcs().end()))
-        sums.steps *= static_cast<double>(size_of(r));
+        sums.steps *= steps_of(r);
     const auto computes = [](const UOp& u) { return u.op() != Op::After; };  // not how scratch is filled
     for (const UOp& x : toposort(reduce.src(0), computes)) {
       if (x.op() == Op::Reduce && !open_axis(x, AxisType::Reduce)) return false;  // a sum of its own
@@ -212,6 +216,19 @@ class Contraction {
     once_.clear();
     for (const UOp& u : toposort(body_))
       if ((u.op() == Op::Store || u.op() == Op::Load) && !is_operand(u)) once_.push_back(u.src(0).src(1));
+  }
+
+  // Few rows do not pay for packing what has the steps of the sum side by side: those can be the lanes.
+  bool is_better_along_memory() const {
+    const auto is_along = [&](const Operand& o) {
+      return std::ranges::any_of(axes_, [&](const UOp& r) { return is_plain_reduce(r) && o.stride(r) == 1; });
+    };
+    if (best_.packing < best_.cost / 2) return false;
+    return std::ranges::all_of(sums_, [&](const Sums& s) {
+      return std::ranges::all_of(s.operands, [&](const Operand& o) {
+        return !o.depends_on(best_.lanes_axis) || o.depends_on(best_.rows_axis) || is_along(o);
+      });
+    });
   }
 
   // Every sum has to share loads both ways.
@@ -266,7 +283,7 @@ class Contraction {
     const auto tiles_a_panel = static_cast<double>(parts_of(size_of(t.rows_axis), t.rows));
     double outer = 1;
     for (const UOp& r : outputs_)
-      if (!(r == t.lanes_axis) && !(r == t.rows_axis)) outer *= static_cast<double>(size_of(r));
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis)) outer *= steps_of(r);
     double tile = 0;
     t.packing = 0;
     for (const Sums& s : sums_) tile += cycles_of(s, t);
@@ -313,14 +330,15 @@ class Contraction {
   static bool goes_in_blocks(const Operand& o, const Sums& s) {
     constexpr int64_t kBlock = 8;
     const UOp& step = s.reduces[0].srcs().back();
-    return o.stride(step) == 1 && size_of(step) % kBlock == 0 && !open_axis(o.load, AxisType::Dot);
+    return o.stride(step) == 1 && is_sized(step) && size_of(step) % kBlock == 0 &&
+           !open_axis(o.load, AxisType::Dot);
   }
   static double steps_a_line(const Operand& o, const Sums& s) {
     const auto loops = s.reduces[0].srcs().subspan(1);
     int64_t reach = 0, steps = 1;
     for (size_t k = loops.size(); k-- > 0;) {
       const auto stride = o.stride(loops[k]);
-      if (!stride || (reach ? *stride != reach : *stride < 1)) break;
+      if (!stride || !is_sized(loops[k]) || (reach ? *stride != reach : *stride < 1)) break;
       reach = *stride * size_of(loops[k]);
       steps *= size_of(loops[k]);
     }
@@ -352,8 +370,7 @@ class Contraction {
              !o.is_gated && goes_in_blocks(o, s),
              o.operations};
     for (const UOp& r : outputs_)
-      if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r))
-        a.other_uses *= static_cast<double>(size_of(r));
+      if (!(r == t.lanes_axis) && !(r == t.rows_axis) && !o.depends_on(r)) a.other_uses *= steps_of(r);
     return a;
   }
 
@@ -434,7 +451,7 @@ class Contraction {
       if (open_axis(load, AxisType::Vector) && plan.uses > 1)
         bytes = std::max(bytes, static_cast<double>(plan.bytes));
     }
-    if (bytes <= most || outputs_.empty()) return std::nullopt;
+    if (bytes <= most || outputs_.empty() || !is_sized(outputs_.back())) return std::nullopt;
     int64_t item_bytes = 0;
     for (const Sums& s : sums_)
       for (const UOp& u : s.reduces) item_bytes += item_size(u.dtype());
@@ -445,7 +462,7 @@ class Contraction {
     if (!fits(size_of(outputs_.back()))) return std::nullopt;
     const UOp* longest = nullptr;
     for (const UOp& r : axes_)
-      if (is_plain_reduce(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
+      if (is_plain_reduce(r) && is_sized(r) && (!longest || size_of(r) > size_of(*longest))) longest = &r;
     if (!longest) return std::nullopt;
     const int id = longest->range().id;
     const int64_t size = size_of(*longest);
@@ -453,7 +470,7 @@ class Contraction {
       if (size % n || bytes / static_cast<double>(size / n) > most) continue;
       for (; inner > 1; inner--) {
         const UOp& before = outputs_[outputs_.size() - 2];
-        if (!fits(size_of(before) * size_of(outputs_.back()))) break;
+        if (!is_sized(before) || !fits(size_of(before) * size_of(outputs_.back()))) break;
         act(ActionKind::Merge, before.range().id, 0);
       }
       return Action{ActionKind::Block, id, static_cast<int32_t>(n)};
@@ -470,6 +487,7 @@ class Contraction {
     int64_t best_parts = 0;
     double best_time = std::numeric_limits<double>::infinity();
     for (const UOp& r : outputs_) {
+      if (!is_sized(r)) continue;
       const int64_t n = std::max<int64_t>(
           1, size_of(r) / (blocks && r == outputs_.back() ? 2 : 1));  // some are left a block
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
@@ -516,6 +534,7 @@ class Contraction {
     for (const UOp& r : axes_) {
       if (!is_plain_reduce(r) && r.range().type != AxisType::Vector && r.range().type != AxisType::Upcast)
         continue;
+      if (!is_sized(r)) return false;
       const auto stride = stride_in(load.src(0).src(1), r);
       if (!stride) return false;
       run += (size_of(r) - 1) * std::abs(*stride);
@@ -532,7 +551,7 @@ class Contraction {
   // A few steps side by side, so that the loop itself costs little.
   void unroll(int64_t copies) {
     constexpr int64_t kMostCopies = 128;
-    if (axes_.empty() || !is_plain_reduce(axes_.back())) return;
+    if (axes_.empty() || !is_plain_reduce(axes_.back()) || !is_sized(axes_.back())) return;
     const int64_t size = size_of(axes_.back());
     for (const int64_t n : {4, 3, 2})
       if (size % n == 0 && copies * n <= kMostCopies && !steps_share_loads(axes_.back(), n))

@@ -10,6 +10,7 @@
 #include "unit/tensor_check.h"
 #include "uop/gates.h"
 #include "uop/simplify.h"
+#include "uop/variable.h"
 
 #include <algorithm>
 
@@ -73,6 +74,18 @@ std::string error_of(const std::vector<Action>& actions) {
     return e.what();
   }
   return {};
+}
+
+bool has(const std::vector<Action>& list, ActionKind kind) {
+  return std::ranges::any_of(list, [&](const Action& a) { return a.kind == kind; });
+}
+std::vector<std::vector<Action>> actions_of(const Tensor& t) {
+  std::vector<std::vector<Action>> out;
+  VariableValues values;
+  const UOp graph = take_values(t.uop(), values);
+  for (const ScheduledKernel& k : make_schedule({&graph, 1}).kernels)
+    out.push_back(lower(k.body, llvm_target()).actions);
+  return out;
 }
 
 }  // namespace
@@ -161,20 +174,52 @@ TEST_CASE(
       }
 }
 
+TEST_CASE("tiles beside loops whose number is known at the launch, and sums over them") {
+  constexpr int64_t kHeads = 3, kRows = 40, kBlock = 32, kWidth = 24;
+  const Variable blocks("blocks", 1, 5);
+  const Tensor queries = numbers({kHeads, kRows, kWidth}), keys = numbers({kHeads, 5 * kBlock, kWidth}),
+               values = (keys + 1).contiguous().realize();
+  const auto mixed = [&](int64_t n) {
+    const SInt b = blocks.bind(n);
+    const auto part = [&](const Tensor& t) {
+      return t.unflatten(1, {-1, kBlock}).at(Slice{}, Slice{0, b});  // (heads, blocks, kBlock, width)
+    };
+    const Tensor scores = (queries.reshape({kHeads, kRows, 1, 1, kWidth}) * part(keys).unsqueeze(1)).sum(-1);
+    return scores.contiguous()
+        .reshape({kHeads, kRows, b * SInt(kBlock)})
+        .matmul(part(values).reshape({kHeads, b * SInt(kBlock), kWidth}));
+  };
+  const auto kernels = actions_of(mixed(2));
+  REQUIRE(kernels.size() == 2);
+  CHECK(has(kernels[0], Stage));  // keys, for the rows
+  for (const std::vector<Action>& actions : kernels) {
+    CHECK(has(actions, Vector));
+    CHECK(has(actions, Upcast));
+  }
+  for (const int64_t n : {1, 2, 5}) {
+    const std::vector<float> got = mixed(n).to_vector<float>();
+    KnobScope plain(Knob::NOOPT, 1);
+    CHECK(mixed(n).to_vector<float>() == got);
+  }
+}
+
+TEST_CASE("few rows are not worth packing what lies along the sum") {
+  const Tensor weights = numbers({256, 512});
+  const auto packs = [&](int64_t rows) {
+    return has(actions_of(numbers({rows, 512}).matmul(weights.transpose(0, 1))).back(), Stage);
+  };
+  CHECK(!packs(2));
+  CHECK(!packs(4));
+  CHECK(packs(128));
+}
+
 TEST_CASE("a product and a convolution of everyday size run in tiles") {
-  const auto actions_of = [](const Tensor& t) {
-    Schedule schedule = make_schedule({&t.uop(), 1});
-    const Target target = llvm_target();
-    return lower(schedule.kernels.back().body, target).actions;
-  };
-  const auto has = [](const std::vector<Action>& list, ActionKind kind) {
-    return std::ranges::any_of(list, [&](const Action& a) { return a.kind == kind; });
-  };
-  const auto product = actions_of(numbers({200, 300}).matmul(numbers({300, 250})));
+  const auto product = actions_of(numbers({200, 300}).matmul(numbers({300, 250}))).back();
   CHECK(has(product, Vector));
   CHECK(has(product, Upcast));
   const auto conv =
-      actions_of(numbers({2, 16, 20, 20}).conv2d(numbers({24, 16, 3, 3}), std::nullopt, {.padding = 1}));
+      actions_of(numbers({2, 16, 20, 20}).conv2d(numbers({24, 16, 3, 3}), std::nullopt, {.padding = 1}))
+          .back();
   CHECK(has(conv, Vector));
   CHECK(has(conv, Upcast));
   CHECK(has(conv, Stage));
