@@ -70,7 +70,7 @@ Tensor attend(const Tensor& query, std::span<const Tensor> keys, std::span<const
               int64_t value_width, const CacheRange& range, const Scores& scores) {
   const int64_t heads = query.size(0).value(), kv_heads = keys[0].size(0).value();
   const int64_t rows = query.size(1).value(), group = heads / kv_heads;
-  const Tensor q = query.reshape({kv_heads, group, rows, 1, 1, -1});
+  const Tensor q = query.contiguous().reshape({kv_heads, group, rows, 1, 1, -1});
   const Tensor k = read_blocks(keys, range).unsqueeze(1).unsqueeze(1);
   Tensor s = (q * k).sum(-1) * scores.scale;  // (kv heads, group, rows, blocks, positions of a block)
   if (scores.softcap != 0) s = (s / scores.softcap).tanh() * scores.softcap;
