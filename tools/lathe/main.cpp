@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 namespace {
 
@@ -71,6 +72,9 @@ int main(int argc, char** argv) {
   } catch (const lathe::InternalError& error) {
     complain(error.what());
     complain("this is a fault of lathe, not of what you asked for");
+  } catch (const std::bad_alloc&) {
+    complain(
+        "there is not enough memory; smaller inputs take less, and models with a smaller context (--ctx)");
   } catch (const std::exception& error) {
     complain(error.what());
   }
