@@ -171,7 +171,7 @@ class LaneCombiner {
   explicit LaneCombiner(const Target& target) : target_(target) {}
 
   UOp run(const UOp& body) {
-    const std::vector<UOp> order = toposort(body);
+    const NodeList order = toposort(body);
     std::vector<UOp> loads;
     for (const UOp& u : order) {
       if (u.op() == Op::Load) loads.push_back(u);

@@ -21,14 +21,14 @@ bool is_costly(const UOp& u) { return has_flag(u.op(), kTranscendental) && !is_w
 
 std::optional<Repeated> find_repeated(const UOp& body, int64_t most_bytes) {
   constexpr int64_t kLeast = 64;  // shorter loops are unrolled
-  const std::vector<UOp> order = toposort(body);
+  const NodeList order = toposort(body);
   const std::unordered_set<UOp> all(order.begin(), order.end());
   for (const UOp& reduce : order) {
     if (reduce.op() != Op::Reduce || reduce.n_srcs() != 2 || !reduce.src(1).src(0).is_const()) continue;
     const UOp& r = reduce.src(1);
     const int64_t n = r.src(0).value().as_i64();
     if (r.range().type != AxisType::Reduce || n < kLeast) continue;
-    const std::vector<UOp> below = toposort(reduce.src(0));
+    const NodeList below = toposort(reduce.src(0));
     const std::unordered_set<UOp> inside(below.begin(), below.end());
     for (const UOp& v : below) {
       if (!is_costly(v) || !is_open(v, r) || n * item_size(v.dtype()) > most_bytes) continue;
@@ -67,7 +67,7 @@ UOp keep_values(UOp body, const Target& target) {
 }
 
 UOp widen_kept(const UOp& body) {
-  const std::vector<UOp> order = toposort(body);
+  const NodeList order = toposort(body);
   std::unordered_map<const Node*, std::vector<UOp>> copies;
   for (const UOp& u : order) {
     if (u.op() != Op::Store || u.src(0).op() != Op::Index) continue;

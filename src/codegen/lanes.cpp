@@ -26,7 +26,7 @@ class LaneHoist {
   LaneHoist(const UOp& body, UOp lanes) : body_(body), lanes_(std::move(lanes)) {}
 
   UOp run() {
-    const std::vector<UOp> order = toposort(body_);
+    const NodeList order = toposort(body_);
     const bool may = std::ranges::all_of(order, [&](const UOp& u) { return follow(u); });
     if (!may || outer_.empty()) return body_;
     Rebuilt done;
@@ -82,7 +82,7 @@ class LaneHoist {
 }  // namespace
 
 UOp lanes_beside(const UOp& body, const UOp& r) {
-  const std::vector<UOp> order = toposort(body);
+  const NodeList order = toposort(body);
   for (const UOp& lanes : kernel_axes(body))
     if (lanes.range().type == AxisType::Vector && !(lanes == r) &&
         std::ranges::all_of(order, [&](const UOp& u) { return closes(u, r) == closes(u, lanes); }))

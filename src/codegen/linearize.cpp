@@ -134,7 +134,7 @@ class Linearizer {
     CHECK(false, "no loop can be opened: the kernel's loops depend on each other");
   }
 
-  std::vector<UOp> order_;
+  NodeList order_;
   std::unordered_map<const Node*, size_t> position_;
   std::unordered_map<const Node*, size_t> end_of_;
   std::vector<std::vector<size_t>> users_;

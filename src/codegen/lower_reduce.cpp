@@ -62,7 +62,7 @@ class ReduceLowering {
   static std::vector<UOp> outermost_reduces(const UOp& body) {
     std::vector<UOp> out;
     std::unordered_set<const Node*> below;  // nodes under a Reduce
-    const std::vector<UOp> order = toposort(body);
+    const NodeList order = toposort(body);
     for (size_t k = order.size(); k-- > 0;) {
       const UOp& u = order[k];
       const bool inside = below.contains(u.node());

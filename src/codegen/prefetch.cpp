@@ -55,11 +55,11 @@ UOp prefetch(const UOp& body, const Target& target) {
   if (target.name != "llvm") return body;
   std::vector<std::pair<UOp, UOp>> map;
   std::unordered_set<UOp> done;  // memory
-  const std::vector<UOp> order = toposort(body);
+  const NodeList order = toposort(body);
   const std::unordered_set<UOp> all(order.begin(), order.end());
   for (const UOp& p : order) {
     if (p.op() != Op::Reduce && p.op() != Op::End) continue;
-    const std::vector<UOp> below = toposort(p.src(0));
+    const NodeList below = toposort(p.src(0));
     for (const UOp& u : below) {
       if (!is_plain_load(u) || done.contains(u.src(0).src(0))) continue;
       const int64_t ahead = next_row(u, p.srcs().subspan(1), below, all, target.l2_bytes / 2);

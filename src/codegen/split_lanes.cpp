@@ -24,7 +24,7 @@ class LaneSplitter {
   explicit LaneSplitter(const Target& target) : target_(target) {}
 
   UOp run(const UOp& body) {
-    const std::vector<UOp> order = toposort(body);
+    const NodeList order = toposort(body);
     for (const UOp& u : order) {
       const DType d = u.op() == Op::Store ? u.src(1).dtype() : u.dtype();
       const int64_t n = is_weak(d) ? 0 : moved_lanes(u);

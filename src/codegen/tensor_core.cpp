@@ -269,7 +269,7 @@ UOp to_dots(const UOp& body, const Target& target) {
 }
 
 UOp widen_dots(const UOp& body) {
-  const std::vector<UOp> order = toposort(body);
+  const NodeList order = toposort(body);
   const bool any = std::ranges::any_of(order, [](const UOp& u) { return u.op() == Op::Dot; });
   return any ? DotWidening().run(body) : body;
 }

@@ -82,7 +82,7 @@ Template make_template(const Structure& s, std::span<const UOp> roots) {
   for (size_t i = 0; i < s.buffers.size(); i++)
     to_params.emplace_back(s.buffers[i], param_for(i, s.buffers[i]));
   const UOp graph = substitute(sink(roots), to_params);
-  const std::vector<UOp> order = toposort(graph);
+  const NodeList order = toposort(graph);
   CHECK(order.size() == s.order.size(), "two buffers of one graph became one parameter");
   std::unordered_map<const Node*, uint32_t> position;
   for (uint32_t i = 0; i < order.size(); i++) position.emplace(order[i].node(), i);

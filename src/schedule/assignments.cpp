@@ -111,7 +111,7 @@ class Simplifier {
     return stays;
   }
 
-  std::vector<UOp> order_;
+  NodeList order_;
   std::unordered_map<const Node*, int> uses_;
   std::unordered_set<const Node*> written_;
   Rebuilt by_;

@@ -166,7 +166,7 @@ class Builder {
     };
     std::unordered_set<const Node*> buffers;
     std::unordered_set<const Node*> reducing;  // nodes below some Reduce that has to stay
-    const std::vector<UOp> order = toposort(v.expr);
+    const NodeList order = toposort(v.expr);
     for (size_t k = order.size(); k-- > 0;) {
       const UOp& u = order[k];
       const bool inside = reducing.contains(u.node()) || (u.op() == Op::Reduce && !may_move(u));

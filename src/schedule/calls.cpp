@@ -71,7 +71,7 @@ bool can_stay(const UOp& made) {
 UOp lower_calls(const UOp& graph) {
   UOp out = graph;
   for (;;) {  // functions may call others
-    const std::vector<UOp> order = toposort(out);
+    const NodeList order = toposort(out);
     if (std::ranges::none_of(order, [](const UOp& u) { return u.op() == Op::Result; })) return out;
     std::unordered_map<const Node*, std::vector<UOp>> values;
     Rebuilt done;

@@ -187,7 +187,7 @@ UOp ChainFusion::memory_of(const UOp& reduce, const std::string& device) {
 
 // `value` with the reductions of scores that others depend on read from memory; null where one has to stay.
 UOp ChainFusion::cut(const UOp& value, const std::string& device) {
-  const std::vector<UOp> order = toposort(value);
+  const NodeList order = toposort(value);
   std::unordered_set<const Node*> below;
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t k = order.size(); k-- > 0;) {

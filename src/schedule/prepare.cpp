@@ -97,7 +97,7 @@ std::unordered_set<const Node*> stored_copies(const std::vector<UOp>& order) {
 // value that lies in memory on its own device. Copies to where the value already is vanish.
 UOp lower_copies(const UOp& graph) {
   std::vector<std::pair<UOp, UOp>> map;
-  const std::vector<UOp> order = toposort(graph);
+  const NodeList order = toposort(graph);
   const std::unordered_set<const Node*> stored = stored_copies(order);
   for (const UOp& u : order) {
     if (u.op() != Op::Copy) continue;

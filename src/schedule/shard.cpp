@@ -283,7 +283,7 @@ UOp concatenate(std::span<const UOp> parts, int axis) {
 
 std::vector<Shards> resolve_shards(std::span<const UOp> roots) {
   std::vector<Shards> out;
-  const std::vector<UOp> order = toposort(sink(roots));
+  const NodeList order = toposort(sink(roots));
   if (std::ranges::none_of(order, [](const UOp& u) { return names_several(u.device()); })) {
     for (const UOp& r : roots) out.push_back({{r}, {}});
     return out;

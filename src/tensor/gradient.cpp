@@ -316,7 +316,7 @@ GradientKind gradient_kind(Op op) {
 std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> root_grads,
                            std::span<const UOp> targets) {
   static const Matcher<List> matcher(kGradient);
-  const std::vector<UOp> order = toposort(sink(roots));
+  const NodeList order = toposort(sink(roots));
   const std::unordered_set<const Node*> on_path = nodes_on_path(order, targets);
   std::unordered_map<const Node*, UOp> grads;
   std::unordered_map<const Node*, List> into_calls;  // what flows into the values that each makes

@@ -19,7 +19,7 @@ UOp replace_in_scope(const UOp& u, const UOp& node, const UOp& by) {
   constexpr size_t kMaxNodes = 512;  // beyond, the search would cost more than it gives: every Where asks
   size_t visited = 0;
   bool found = false;
-  const std::vector<UOp> order = toposort(u, [&](const UOp& n) {
+  const NodeList order = toposort(u, [&](const UOp& n) {
     found = found || n == node;
     return !kScopes.contains(n.op()) && ++visited <= kMaxNodes;
   });

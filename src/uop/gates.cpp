@@ -184,7 +184,7 @@ void add_differences(SmallVec<Bound, 4>& bounds) {
 }
 
 bool has_address(const UOp& u) {
-  const std::vector<UOp> nodes = toposort(u);
+  const NodeList nodes = toposort(u);
   return std::any_of(nodes.begin(), nodes.end(), [](const UOp& n) { return n.op() == Op::Index; });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ class Rebuilt {
   }
   // `u` over what its sources have become.
   UOp over_sources(const UOp& u) const {
+    if (std::ranges::none_of(u.srcs(), [&](const UOp& s) { return contains(s); })) return u;
     SmallVec<UOp, 8> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(of(s));
     return u.with_srcs(srcs);
@@ -32,7 +34,7 @@ class Rebuilt {
   bool contains(const UOp& u) const { return done_.contains(u.node()); }
   // What the last of `order` becomes when each node, its sources first, becomes `visit(node)`.
   template <class Visit>
-  UOp walk(const std::vector<UOp>& order, Visit visit) {
+  UOp walk(std::span<const UOp> order, Visit visit) {
     for (const UOp& u : order) set(u, visit(u));
     return of(order.back());
   }

@@ -10,9 +10,9 @@ namespace lathe {
 namespace {
 
 template <class Enter>
-std::vector<UOp> post_order(const UOp& root, bool enter_calls, Enter enter) {
-  std::vector<UOp> out;
-  FlatMap<const Node*, bool> seen;
+NodeList post_order(const UOp& root, bool enter_calls, Enter enter) {
+  std::vector<const Node*> out;
+  FlatMap<const Node*, bool> seen(32);  // what an allocator has at hand
   struct Frame {
     const Node* node;
     uint32_t next;
@@ -28,11 +28,11 @@ std::vector<UOp> post_order(const UOp& root, bool enter_calls, Enter enter) {
     if (f.next < f.node->n_srcs) {
       visit(f.node->src_begin()[f.next++].node());
     } else {
-      out.emplace_back(f.node);
+      out.push_back(f.node);
       stack.pop_back();
     }
   }
-  return out;
+  return {root, std::move(out)};
 }
 
 template <class T>
@@ -65,10 +65,10 @@ int compare_arg(const Arg& a, const Arg& b) {
 
 }  // namespace
 
-std::vector<UOp> toposort(const UOp& root) {
+NodeList toposort(const UOp& root) {
   return post_order(root, false, [](const Node*) { return true; });
 }
-std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>& enter, bool enter_calls) {
+NodeList toposort(const UOp& root, const std::function<bool(const UOp&)>& enter, bool enter_calls) {
   return post_order(root, enter_calls, [&](const Node* n) { return !enter || enter(UOp(n)); });
 }
 

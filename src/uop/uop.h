@@ -255,11 +255,25 @@ inline UOp lt(const UOp& a, int64_t b) { return lt(a, constant(Scalar(b))); }
 inline UOp ge(const UOp& a, int64_t b) { return ge(a, constant(Scalar(b))); }
 
 // ---- traversal
+// Nodes of the graph of `root`, which keeps them: a list of owners would touch every node's count twice.
+class NodeList {
+ public:
+  NodeList(const UOp& root, std::vector<const Node*> nodes) : root_(root), nodes_(std::move(nodes)) {}
+  const UOp* begin() const { return reinterpret_cast<const UOp*>(nodes_.data()); }  // a UOp is an address
+  const UOp* end() const { return begin() + nodes_.size(); }
+  size_t size() const { return nodes_.size(); }
+  const UOp& operator[](size_t i) const { return begin()[i]; }
+  const UOp& back() const { return end()[-1]; }
+  operator std::vector<UOp>() const { return {begin(), end()}; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  UOp root_;
+  std::vector<const Node*> nodes_;
+};
 // Post-order, sources left to right, each node once. `enter(node)` false leaves a node out together with what
 // only it reaches. Bodies of Calls (source 0) are entered only when `enter_calls`.
-std::vector<UOp> toposort(const UOp& root);
-std::vector<UOp> toposort(const UOp& root, const std::function<bool(const UOp&)>& enter,
-                          bool enter_calls = false);
+NodeList toposort(const UOp& root);
+NodeList toposort(const UOp& root, const std::function<bool(const UOp&)>& enter, bool enter_calls = false);
 bool reaches(const UOp& root, const UOp& node);  // `node` is in the graph of `root`
 // Replace nodes; a replaced node is not descended into, nor is the body of a Call.
 UOp substitute(const UOp& root, const std::vector<std::pair<UOp, UOp>>& map);

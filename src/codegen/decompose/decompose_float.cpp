@@ -34,7 +34,7 @@ double largest_magnitude(const UOp& u) {
   constexpr size_t kMaxNodes = 64;
   constexpr OpSet kBounded{Op::Add, Op::Sub, Op::Mul, Op::Max, Op::Neg, Op::Where, Op::Trunc, Op::Cast};
   size_t n_nodes = 0;
-  const std::vector<UOp> order = toposort(u, [&](const UOp& n) {
+  const NodeList order = toposort(u, [&](const UOp& n) {
     const bool bounded =
         kBounded.contains(n.op()) && is_float(n.dtype()) && is_float(n.srcs().back().dtype());
     return bounded && ++n_nodes <= kMaxNodes;

@@ -23,7 +23,7 @@ bool lacks(const Match& m) {
 
 // x * (1/y) as x / y where nothing else uses the reciprocal, and it runs in the same loops and as many lanes.
 UOp use_divisions(const UOp& sink) {
-  const std::vector<UOp> order = toposort(sink);
+  const NodeList order = toposort(sink);
   std::unordered_map<const Node*, int> users;
   for (const UOp& u : order)
     for (const UOp& s : u.srcs())

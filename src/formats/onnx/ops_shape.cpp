@@ -96,7 +96,7 @@ Value transpose(const Call& c) {
 // that gives it its place there would have the sums taken in the places of the other parts too.
 bool sums(const Tensor& t) {
   const auto in_memory = [](const UOp& u) { return u.op() == Op::Buffer || u.op() == Op::Contiguous; };
-  const std::vector<UOp> nodes = toposort(t.uop(), [&](const UOp& u) { return !in_memory(u); });
+  const NodeList nodes = toposort(t.uop(), [&](const UOp& u) { return !in_memory(u); });
   return std::ranges::any_of(nodes, [](const UOp& u) { return u.op() == Op::Reduce && u.device() != ""; });
 }
 

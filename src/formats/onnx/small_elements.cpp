@@ -193,7 +193,7 @@ std::optional<Elements> value(const UOp& u, const Sizes& shape, const Done& done
 
 // The nodes that hold values, every source before its user.
 std::vector<UOp> value_nodes(const UOp& root) {
-  const std::vector<UOp> all = toposort(root);
+  const NodeList all = toposort(root);
   std::unordered_map<const lathe::Node*, bool> wanted{{root.node(), true}};
   std::vector<UOp> out;
   for (size_t i = all.size(); i-- > 0;) {
