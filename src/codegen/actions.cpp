@@ -171,12 +171,6 @@ UOp pad_axis(const UOp& body, const UOp& r, int64_t size) {
   });
 }
 
-UOp record(const UOp& body, const Action& a) {
-  KernelArg arg = *body.arg_as<KernelPtr>();
-  arg.actions.push_back(a);
-  return body.with_arg(std::make_shared<const KernelArg>(std::move(arg)));
-}
-
 }  // namespace
 
 std::vector<UOp> kernel_axes(const UOp& body) {
@@ -224,18 +218,24 @@ UOp change_ranges(const UOp& body, const std::vector<RangeChange>& changes) {
   }
   return done.walk(toposort(body), [&](const UOp& u) {
     if (done.contains(u)) return done.of(u);
+    if (u.op() != Op::End && u.op() != Op::Reduce) return done.over_sources(u);
     SmallVec<UOp, 8> srcs;
-    const bool closes = u.op() == Op::End || u.op() == Op::Reduce;
     for (size_t i = 0; i < u.n_srcs(); i++) {
       const UOp& s = u.src(i);
       const auto c = by_range.find(s.node());
-      if (closes && i > 0 && c != by_range.end())
+      if (i > 0 && c != by_range.end())
         for (const UOp& loop : c->second->loops) srcs.push_back(loop);
       else
         srcs.push_back(done.of(s));
     }
     return u.with_srcs(srcs);
   });
+}
+
+UOp record(const UOp& body, const Action& a) {
+  KernelArg arg = *body.arg_as<KernelPtr>();
+  arg.actions.push_back(a);
+  return body.with_arg(std::make_shared<const KernelArg>(std::move(arg)));
 }
 
 UOp apply_action(const UOp& body, const Action& a) {

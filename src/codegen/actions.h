@@ -36,6 +36,8 @@ std::vector<UOp> kernel_axes(const UOp& body);
 
 // The body after one action. UserError (Runtime) when the action is illegal; the body is unchanged then.
 UOp apply_action(const UOp& body, const Action& action);
+// The body that it made, noting the action in the kernel's list.
+UOp record(const UOp& body, const Action& action);
 
 // Whether two axes are closed together everywhere, the second right after the first but for iterations side
 // by side.

@@ -39,7 +39,7 @@ struct Operand {
   UOp load, index;
   bool is_gated;
   double operations = 0;  // on each element, before it is multiplied
-  bool depends_on(const UOp& r) const { return is_open(index, r) || is_open(load, r); }
+  bool depends_on(const UOp& r) const { return is_open(load, r); }
   std::optional<int64_t> stride(const UOp& r) const { return stride_in(index, r); }
 };
 
@@ -133,8 +133,8 @@ class Contraction {
   void choose_dots() {
     for (const bool along : {true, false})  // others are packed that way
       for (const UOp& r : std::vector<UOp>(axes_))
-        if (is_plain_reduce(r) && r.src(0).is_const() && (!along || runs_along(body_, r)))
-          if (const int64_t n = dot_steps(body_, r, *target_))
+        if (is_plain_reduce(r) && r.src(0).is_const())
+          if (const int64_t n = dot_steps(body_, r, *target_); n && (!along || runs_along(body_, r)))
             return act(ActionKind::TensorCore, r.range().id, n);
   }
 
@@ -447,8 +447,8 @@ class Contraction {
     const auto most = static_cast<double>(target_->l2_bytes) / 2;
     double bytes = 0;
     for (const UOp& load : stageable_loads(body_)) {
-      const StagePlan plan = plan_stage(body_, load);
-      if (open_axis(load, AxisType::Vector) && plan.uses > 1)
+      if (!open_axis(load, AxisType::Vector)) continue;
+      if (const StagePlan plan = plan_stage(body_, load); plan.uses > 1)
         bytes = std::max(bytes, static_cast<double>(plan.bytes));
     }
     if (bytes <= most || outputs_.empty() || !is_sized(outputs_.back())) return std::nullopt;
@@ -511,8 +511,9 @@ class Contraction {
   // and gathers are paid once.
   void stage() {
     int64_t staged = 0;  // scratch is on the stack
-    for (size_t i = 0, n = stageable_loads(body_).size(); i < n; i++) {
-      const UOp load = stageable_loads(body_)[i];
+    std::vector<UOp> loads = stageable_loads(body_);
+    for (size_t i = 0, n = loads.size(); i < n; i++) {
+      const UOp load = loads[i];
       const UOp vector = open_axis(load, AxisType::Vector);
       if (!vector) continue;
       const StagePlan plan = plan_stage(body_, load);
@@ -524,6 +525,7 @@ class Contraction {
       if (is_row && (plan.bytes < target_->l1d_bytes / 2 || is_packed(load, plan))) continue;
       body_ = apply_action(body_, {ActionKind::Stage, static_cast<int32_t>(i), 0});
       refresh();
+      loads = stageable_loads(body_);
       staged += plan.bytes;
     }
   }
@@ -603,7 +605,7 @@ std::vector<Form> sliding_forms(const UOp& body, const Target& target) {
     int n = 0;
     for (const SlidePlan& plan : plan_slides(body, loads[i])) {
       if (++n > kMostSlides || plan.bytes > target.l2_bytes / 2) break;
-      const UOp staged = apply_action(body, {ActionKind::Stage, static_cast<int32_t>(i), n});
+      const UOp staged = record(plan.stage(), {ActionKind::Stage, static_cast<int32_t>(i), n});
       out.push_back({staged, plan.elements * plan.times / kLanes * (kPackGated + kSelect)});
     }
   }

@@ -170,7 +170,7 @@ class Heuristic {
       const auto s = stride_in(a.index, r);
       if (s && *s == 0) continue;
       const double worth = s && *s == 1 ? 1 : a.is_store ? -4 : is_dense(a, r) ? 0.25 : -0.75;
-      score += worth * a.trips;
+      score += worth * a.trips();
     }
     return score * std::min(1.0, static_cast<double>(known_size(r)) / static_cast<double>(kDenseSteps));
   }
@@ -315,7 +315,7 @@ class Heuristic {
     for (const KernelAccess& a : accesses_) {
       if (a.is_store || has_outer_reductions_) continue;
       const auto s = stride_in(a.index, r);
-      if (s && *s == 0) saved += a.trips;
+      if (s && *s == 0) saved += a.trips();
     }
     return saved;
   }
@@ -394,7 +394,7 @@ class Heuristic {
   void choose_threads() {
     if (!target_.has_threads || target_.max_threads < 2) return;
     double work = 0;
-    for (const KernelAccess& a : accesses_) work = std::max(work, a.trips);
+    for (const KernelAccess& a : accesses_) work = std::max(work, a.trips());
     if (work < kThreadWork) return;
     for (const UOp& r : axes_) {
       if (!is_output(r) || !r.src(0).is_const()) continue;

@@ -166,7 +166,7 @@ std::vector<KernelAccess> kernel_accesses(const UOp& body) {
   std::vector<KernelAccess> out;
   for (const UOp& u : toposort(body)) {
     if ((u.op() != Op::Load && u.op() != Op::Store) || u.src(0).op() != Op::Index) continue;
-    out.push_back({ungated(u.src(0).src(1)), u.src(0).dtype(), u.op() == Op::Store, trips_of(u)});
+    out.push_back({ungated(u.src(0).src(1)), u.src(0).dtype(), u.op() == Op::Store, u});
   }
   return out;
 }

@@ -63,7 +63,8 @@ struct KernelAccess {
   UOp index;  // flat element index, without its gate
   DType dtype;
   bool is_store;
-  double trips;  // how often it runs: product of the sizes of the loops around it
+  UOp access;
+  double trips() const { return trips_of(access); }
 };
 std::vector<KernelAccess> kernel_accesses(const UOp& body);
 

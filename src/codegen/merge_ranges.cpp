@@ -11,8 +11,9 @@ size_t count_divisions(const UOp& body) {
   return n;
 }
 
-// `type`: of the axes, all types without. Merged axes leave no more than `divisions` in the body.
-UOp merged(UOp body, std::optional<AxisType> type, size_t divisions) {
+// `type`: of the axes, all types without. Without one, merged axes leave no more divisions than before.
+UOp merged(UOp body, std::optional<AxisType> type) {
+  const size_t divisions = type ? 0 : count_divisions(body);
   for (bool again = true; again;) {
     again = false;
     const std::vector<UOp> axes = kernel_axes(body);
@@ -24,7 +25,7 @@ UOp merged(UOp body, std::optional<AxisType> type, size_t divisions) {
       if (!r0.src(0).is_const() || !r1.src(0).is_const()) continue;
       if (!step_as_one(accesses, r0, r1) || !always_adjacent(body, r0, r1)) continue;
       const UOp next = apply_action(body, {ActionKind::Merge, static_cast<int32_t>(i), 0});
-      if (count_divisions(next) > divisions) continue;
+      if (!type && count_divisions(next) > divisions) continue;
       body = next;
       again = true;
     }
@@ -34,8 +35,8 @@ UOp merged(UOp body, std::optional<AxisType> type, size_t divisions) {
 
 }  // namespace
 
-UOp merge_ranges(const UOp& body) { return merged(body, std::nullopt, count_divisions(body)); }
+UOp merge_ranges(const UOp& body) { return merged(body, std::nullopt); }
 
-UOp merge_axes(const UOp& body, AxisType type) { return merged(body, type, SIZE_MAX); }
+UOp merge_axes(const UOp& body, AxisType type) { return merged(body, type); }
 
 }  // namespace lathe

@@ -1,5 +1,6 @@
 #include "codegen/stage.h"
 
+#include "base/flat_map.h"
 #include "codegen/actions.h"
 #include "codegen/kernel_parts.h"
 #include "uop/comparison.h"
@@ -9,8 +10,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <unordered_map>
-#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -62,28 +61,29 @@ UOp position_in(const std::vector<UOp>& ranges) {
 // The largest expression that is computed of the load for its steps alone, and that hides everything below
 // it: what is packed is what is used. Wider types take more room and come last.
 static StagedValue staged_value(const UOp& body, const UOp& load) {
-  std::vector<UOp> of_load{load};  // what is computed of the load and constants, sources first
-  std::unordered_set<const Node*> inside{load.node()};
-  size_t open = 0;  // uses by others of what is inside, but for those of the last
-  StagedValue best{load, 0};
-  std::unordered_map<const Node*, size_t> uses;
-  const std::vector<UOp> order = toposort(body);
-  for (const UOp& u : order)
-    for (const UOp& s : u.srcs()) uses[s.node()]++;
+  std::vector<UOp> of_load;            // what is computed of the load and constants, sources first
+  FlatMap<const Node*, int64_t> uses;  // of these
+  const NodeList order = toposort(body);
   const auto is_computed = [&](const UOp& u) {
     if (!(is_alu(u.op()) || u.op() == Op::Cast) || is_weak(u.dtype()) || !(u.ranges() == load.ranges()))
       return false;
-    return std::ranges::all_of(u.srcs(),
-                               [&](const UOp& s) { return s.is_const() || inside.contains(s.node()); });
+    return std::ranges::all_of(u.srcs(), [&](const UOp& s) { return s.is_const() || uses.find(s.node()); });
   };
   for (const UOp& u : order) {
-    if (!is_computed(u)) continue;
-    open += uses[of_load.back().node()];
-    for (const UOp& s : u.srcs()) open -= inside.contains(s.node());
+    for (const UOp& s : u.srcs())
+      if (int64_t* n = uses.find(s.node())) ++*n;
+    if (!(u == load) && !is_computed(u)) continue;
+    uses.try_emplace(u.node(), 0);
     of_load.push_back(u);
-    inside.insert(u.node());
+  }
+  int64_t open = 0;  // uses by others of what is inside, but for those of the last
+  StagedValue best{load, 0};
+  for (size_t i = 1; i < of_load.size(); i++) {
+    const UOp& u = of_load[i];
+    open += *uses.find(of_load[i - 1].node());
+    for (const UOp& s : u.srcs()) open -= uses.find(s.node()) != nullptr;
     const bool widens = u.op() == Op::Cast && item_size(u.dtype()) > item_size(u.src(0).dtype());
-    if (!open && !widens) best = {u, static_cast<int64_t>(of_load.size()) - 1};
+    if (!open && !widens) best = {u, static_cast<int64_t>(i)};
   }
   return best;
 }
@@ -219,7 +219,7 @@ Slides innermost(Slides s, size_t n) {
 }
 
 SlidePlan plan_of(const Slides& s) {
-  SlidePlan plan{1, 1, 0};
+  SlidePlan plan{1, 1, 0, {}};
   for (const UOp& r : s.plain) plan.elements *= static_cast<double>(size_of(r));
   for (const Slide& slide : s.slides) plan.elements *= static_cast<double>(slide.n);
   plan.bytes = static_cast<int64_t>(plan.elements) * item_size(s.value.dtype());
@@ -274,7 +274,11 @@ UOp stage_sliding(const UOp& body, const Slides& s) {
 std::vector<SlidePlan> plan_slides(const UOp& body, const UOp& load) {
   const Slides all = find_slides(body, load);
   std::vector<SlidePlan> out;
-  for (size_t n = 1; n <= all.slides.size(); n++) out.push_back(plan_of(innermost(all, n)));
+  for (size_t n = 1; n <= all.slides.size(); n++) {
+    const Slides inner = innermost(all, n);
+    out.push_back(plan_of(inner));
+    out.back().stage = [body, inner] { return stage_sliding(body, inner); };
+  }
   return out;
 }
 
@@ -342,11 +346,10 @@ UOp stage_load(const UOp& body, int access, int slides) {
     user_runtime_error("Stage({}, {}): no such load", access, slides);
   const UOp& load = loads[static_cast<size_t>(access)];
   if (!slides) return stage_inner(body, load, access);
-  const Slides all = find_slides(body, load);
-  const auto n = static_cast<size_t>(slides);
-  if (slides < 0 || n > all.slides.size())
+  const std::vector<SlidePlan> plans = plan_slides(body, load);
+  if (slides < 0 || static_cast<size_t>(slides) > plans.size())
     user_runtime_error("Stage({}, {}): the load slides along fewer loops", access, slides);
-  return stage_sliding(body, innermost(all, n));
+  return plans[static_cast<size_t>(slides) - 1].stage();
 }
 
 // The same loops once more.

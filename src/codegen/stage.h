@@ -12,10 +12,11 @@ namespace lathe {
 UOp stage_load(const UOp& body, int access, int slides = 0);
 
 // Of a copy of a load that slides along 1, 2, … loops, as many as there are: its elements, how often it is
-// made, and its bytes.
+// made, its bytes, and what makes the body with it.
 struct SlidePlan {
   double elements = 0, times = 1;
   int64_t bytes = 0;
+  std::function<UOp()> stage;
 };
 std::vector<SlidePlan> plan_slides(const UOp& body, const UOp& load);
 
