@@ -12,7 +12,7 @@ namespace {
 template <class Enter>
 NodeList post_order(const UOp& root, bool enter_calls, Enter enter) {
   std::vector<const Node*> out;
-  FlatMap<const Node*, bool> seen(32);  // what an allocator has at hand
+  FlatMap<const Node*, bool> seen(root.op() == Op::Sink ? 128 : 16);  // kernels have more than expressions
   struct Frame {
     const Node* node;
     uint32_t next;
