@@ -27,8 +27,6 @@ constexpr KnobRow kRows[] = {
 #define KNOB_INT(name, initial, help) {#name, true, initial, "", help},
 #define KNOB_STR(name, initial, help) {#name, false, 0, initial, help},
 #include "base/knobs.def"
-#undef KNOB_INT
-#undef KNOB_STR
 };
 
 const KnobRow& row(Knob name) { return kRows[static_cast<int>(name)]; }

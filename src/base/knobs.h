@@ -13,8 +13,6 @@ enum class Knob {
 #define KNOB_INT(name, initial, help) name,
 #define KNOB_STR(name, initial, help) name,
 #include "base/knobs.def"
-#undef KNOB_INT
-#undef KNOB_STR
 };
 
 namespace detail {
@@ -24,8 +22,6 @@ namespace detail {
 inline constexpr int kKnobCount = 0
 #include "base/knobs.def"
     ;
-#undef KNOB_INT
-#undef KNOB_STR
 
 // INT_MIN and null mean "not read from the environment yet", so the zero-cost path needs no static
 // constructor.

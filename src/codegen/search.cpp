@@ -96,7 +96,7 @@ bool is_small(const UOp& body, const Target& target, int64_t copies) {
 // Calls `f` with every action that some axis, or load, of the body might take.
 void for_each_action(const UOp& body, const Target& target, FunctionRef<void(const Action&)> f) {
   const auto n = static_cast<int32_t>(kernel_axes(body).size());
-  for (size_t k = 0; k < kActionKindNames.size(); k++) {
+  for (size_t k = 0; k < std::size(kActionKindNames); k++) {
     const auto kind = static_cast<ActionKind>(k);
     if (!suits(kind, target)) continue;
     const int32_t places = kind == ActionKind::Stage ? static_cast<int32_t>(stageable_loads(body).size()) : n;

@@ -15,19 +15,10 @@
 
 namespace lathe {
 
-// How a Range runs. The order is the order of loops from outermost to innermost.
+// How a Range runs.
 enum class AxisType : uint8_t {
-  Outer,   // loop over whole kernels
-  Global,  // independent iterations that a device may run in any order
-  Thread,  // independent iterations split over CPU threads
-  Loop,    // a plain loop over outputs
-  Local,   // workgroup lane
-  GroupReduce,
-  Reduce,  // a plain loop of a reduction
-  Upcast,  // unrolled over outputs
-  Unroll,  // unrolled inside a reduction
-  Vector,  // the lanes of vector registers
-  Dot,     // the products that a dot instruction sums into one lane
+#define AXIS(name, letter) name,
+#include "uop/axes.def"
 };
 std::string_view axis_name(AxisType t);  // "Global", …
 char axis_letter(AxisType t);
@@ -87,19 +78,8 @@ using ParamPtr = std::shared_ptr<const ParamArg>;
 
 // One optimiser action (codegen/actions.h gives their meaning).
 enum class ActionKind : uint8_t {
-  Upcast,
-  Unroll,
-  Vector,
-  Thread,
-  Local,
-  Group,
-  Tile,
-  PadTo,
-  Swap,
-  Stage,
-  Merge,
-  Block,
-  TensorCore
+#define ACTION(name) name,
+#include "uop/actions.def"
 };
 struct Action {
   ActionKind kind;

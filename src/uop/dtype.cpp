@@ -25,29 +25,10 @@ struct DTypeRow {
   uint32_t above;  // types directly above in the promotion lattice
 };
 
-// In the order of DType. Void is the bottom of the lattice, so that the join of no types is Void.
-constexpr std::array<DTypeRow, kNumDTypes> kRows = {{
-    {"void", "", 0, bits(Bool)},
-    {"bool", "", 1, bits(WeakInt)},
-    {"weakint", "", kWeakBits, bits(Int8, UInt8)},
-    {"int8", "char", 8, bits(Int16)},
-    {"uint8", "uchar", 8, bits(Int16, UInt16)},
-    {"int16", "short", 16, bits(Int32)},
-    {"uint16", "ushort", 16, bits(Int32, UInt32)},
-    {"int32", "int", 32, bits(Int64)},
-    {"uint32", "uint", 32, bits(Int64, UInt64)},
-    {"int64", "long", 64, bits(WeakFloat)},
-    {"uint64", "ulong", 64, bits(WeakFloat)},
-    {"weakfloat", "", kWeakBits, bits(Fp8E4M3, Fp8E4M3Fnuz, Fp8E5M2, Fp8E5M2Fnuz)},
-    {"fp8e4m3", "", 8, bits(Float16, BFloat16)},
-    {"fp8e4m3fnuz", "", 8, bits(Float16, BFloat16)},
-    {"fp8e5m2", "", 8, bits(Float16, BFloat16)},
-    {"fp8e5m2fnuz", "", 8, bits(Float16, BFloat16)},
-    {"float16", "half", 16, bits(Float32)},
-    {"bfloat16", "", 16, bits(Float32)},
-    {"float32", "float", 32, bits(Float64)},
-    {"float64", "double", 64, 0},
-}};
+constexpr DTypeRow kRows[kNumDTypes] = {
+#define DTYPE(name, ...) {__VA_ARGS__},
+#include "uop/dtypes.def"
+};
 
 constexpr const DTypeRow& row(DType d) { return kRows[number(d)]; }
 

@@ -6,30 +6,9 @@
 
 namespace lathe {
 
-// The order is the tie-breaking order of the promotion lattice (least element first).
-// WeakInt and WeakFloat are the types of literals: they take the type of their neighbour and never get
-// storage.
 enum class DType : uint8_t {
-  Void,
-  Bool,
-  WeakInt,
-  Int8,
-  UInt8,
-  Int16,
-  UInt16,
-  Int32,
-  UInt32,
-  Int64,
-  UInt64,
-  WeakFloat,
-  Fp8E4M3,
-  Fp8E4M3Fnuz,
-  Fp8E5M2,
-  Fp8E5M2Fnuz,
-  Float16,
-  BFloat16,
-  Float32,
-  Float64,
+#define DTYPE(name, ...) name,
+#include "uop/dtypes.def"
 };
 inline constexpr int kNumDTypes = static_cast<int>(DType::Float64) + 1;
 

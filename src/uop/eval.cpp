@@ -226,9 +226,8 @@ Folded where(DType d, const Scalar* s) {
 }  // namespace fold
 
 constexpr FoldFunction kFold[kNumOps] = {
-#define OP(name, arity, flags, rule, fold_name, ...) fold::fold_name,
+#define OP(name, arity, arg, flags, rule, fold_name, ...) fold::fold_name,
 #include "uop/ops.def"
-#undef OP
 };
 
 }  // namespace

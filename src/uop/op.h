@@ -11,13 +11,11 @@ namespace lathe {
 enum class Op : uint8_t {
 #define OP(name, ...) name,
 #include "uop/ops.def"
-#undef OP
 };
 
 inline constexpr int kNumOps = 0
 #define OP(...) +1
 #include "uop/ops.def"
-#undef OP
     ;
 static_assert(kNumOps <= 128, "OpSet holds 128 ops");
 
@@ -36,8 +34,12 @@ enum OpFlags : uint32_t {
   kIntOnly = 1 << 10,
   kNoFloat = 1 << 11,
   kTranscendental = 1 << 12,
+  kOptionalArg = 1 << 13,  // the payload may be missing
   kAlu = kUnary | kBinary | kTernary,
 };
+
+// The alternatives of Arg, in its order.
+enum class ArgKind : uint8_t { None, Scalar, Range, Reduce, Axes, Param, Kernel, Text, Device, Stage, Call };
 
 enum class DTypeRule : uint8_t {
   Void,        // no value
@@ -51,7 +53,8 @@ enum class DTypeRule : uint8_t {
 
 struct OpInfo {
   std::string_view name;
-  int8_t arity;  // -1 = any
+  int8_t arity;  // exact, or at_least(n)
+  ArgKind arg;
   uint32_t flags;
   DTypeRule dtype_rule;
   std::string_view fold;      // name in eval.cpp, "none" where constants do not fold
@@ -59,14 +62,16 @@ struct OpInfo {
   std::string_view doc;
 };
 
+constexpr int8_t at_least(int n) { return static_cast<int8_t>(-1 - n); }
 inline constexpr OpInfo kOpTable[kNumOps] = {
-#define OP(name, arity, flags, rule, fold, spelling, doc) \
-  {#name, arity, (flags), DTypeRule::rule, #fold, spelling, doc},
+#define OP(name, arity, arg, flags, rule, fold, spelling, doc) \
+  {#name, arity, ArgKind::arg, (flags), DTypeRule::rule, #fold, spelling, doc},
 #include "uop/ops.def"
-#undef OP
 };
 
 constexpr const OpInfo& info(Op op) { return kOpTable[static_cast<int>(op)]; }
+// Fewest sources of an op; the exact number where the op table states one.
+constexpr int min_sources(Op op) { return info(op).arity >= 0 ? info(op).arity : -1 - info(op).arity; }
 constexpr bool has_flag(Op op, uint32_t flags) { return (info(op).flags & flags) != 0; }
 constexpr bool is_alu(Op op) { return has_flag(op, kAlu); }
 constexpr bool is_movement(Op op) { return has_flag(op, kMovement); }

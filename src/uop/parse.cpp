@@ -109,8 +109,8 @@ class GraphParser {
     if (srcs.size() < least || (info(op).arity >= 0 && srcs.size() != least))
       return fail(offset, fmt::format("{} takes {}{} sources, got {}", op_name(op),
                                       info(op).arity < 0 ? "at least " : "", least, srcs.size()));
-    const ArgRule rule = arg_rule(op);
-    if (rule.required && rule.kind != ArgKind::None && kind_of(arg) != rule.kind)
+    const ArgKind kind = info(op).arg;
+    if (kind != ArgKind::None && kind_of(arg) != kind && !has_flag(op, kOptionalArg))
       return fail(offset, fmt::format("{} needs its arguments in braces", op_name(op)));
     if ((op == Op::Cast || op == Op::Bitcast || op == Op::Const) && dtype == DType::Void)
       return fail(offset, fmt::format("{} needs a dtype", op_name(op)));

@@ -40,9 +40,8 @@ bool have_lanes_of(std::span<const UOp> list, const UOp& like) {
 }
 
 bool payload_exists(const UOp& u) {
-  const ArgRule rule = arg_rule(u.op());
   const ArgKind kind = kind_of(u.arg());
-  if (kind != rule.kind && (rule.required || kind != ArgKind::None)) return false;
+  if (kind != info(u.op()).arg && (kind != ArgKind::None || !has_flag(u.op(), kOptionalArg))) return false;
   if (const auto* p = std::get_if<ParamPtr>(&u.arg())) return *p != nullptr;
   if (const auto* k = std::get_if<KernelPtr>(&u.arg())) return *k != nullptr;
   if (const auto* c = std::get_if<CallPtr>(&u.arg())) return *c != nullptr;

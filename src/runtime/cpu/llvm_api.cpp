@@ -56,7 +56,6 @@ Loaded load() {
     return out;                                                                  \
   }
 #include "runtime/cpu/llvm_functions.def"
-#undef LLVM_FUNCTION
   for (const char* part : {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"}) {
     const std::string name = fmt::format("LLVMInitialize{}{}", kArchitecture, part);
     auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name.c_str()));

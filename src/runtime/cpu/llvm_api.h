@@ -23,7 +23,6 @@ struct LlvmFatalError {
 struct LlvmApi {
 #define LLVM_FUNCTION(name) decltype(&::name) name = nullptr;
 #include "runtime/cpu/llvm_functions.def"
-#undef LLVM_FUNCTION
 };
 
 // Opens the library and registers the host target the first time. A DeviceError says which names were tried;

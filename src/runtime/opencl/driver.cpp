@@ -30,8 +30,6 @@ Loaded load() {
   if (!out.driver.name) out.error = "no OpenCL driver: the library found lacks " #name;
 #define OPENCL_FACTORY OPENCL_CALL
 #include "runtime/opencl/driver_calls.def"
-#undef OPENCL_CALL
-#undef OPENCL_FACTORY
   return out;
 }
 

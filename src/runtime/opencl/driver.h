@@ -25,8 +25,6 @@ struct Driver {
 #define OPENCL_CALL(name, parameters) Code(*name) parameters = nullptr;
 #define OPENCL_FACTORY(name, parameters) Handle(*name) parameters = nullptr;
 #include "runtime/opencl/driver_calls.def"
-#undef OPENCL_CALL
-#undef OPENCL_FACTORY
 };
 
 // Opens the library the first time. DeviceError "no OpenCL driver: …" where there is none; the outcome is
