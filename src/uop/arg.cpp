@@ -1,6 +1,8 @@
 #include "uop/arg.h"
 
 #include "base/error.h"
+#include "base/small_vec.h"
+#include "uop/arg_fields.h"
 
 #include <iterator>
 #include <type_traits>
@@ -13,12 +15,10 @@ struct AxisRow {
   char letter;
 };
 
-// In the order of AxisType.
 constexpr AxisRow kAxisRows[] = {
-    {"Outer", 'O'},  {"Global", 'g'}, {"Thread", 't'}, {"Loop", 'L'},   {"Local", 'l'}, {"GroupReduce", 'G'},
-    {"Reduce", 'R'}, {"Upcast", 'u'}, {"Unroll", 'r'}, {"Vector", 'v'}, {"Dot", 'd'},
+#define AXIS(name, letter) {#name, letter},
+#include "uop/axes.def"
 };
-static_assert(std::size(kAxisRows) == static_cast<size_t>(AxisType::Dot) + 1);
 
 template <class T>
 bool same_payload(const T& a, const T& b) {
@@ -29,75 +29,58 @@ bool same_payload(const std::shared_ptr<T>& a, const std::shared_ptr<T>& b) {
   return a == b || (a && b && *a == *b);
 }
 
-uint64_t bits(int64_t v) { return static_cast<uint64_t>(v); }
-uint64_t pair_bits(int32_t high, int32_t low) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32 | static_cast<uint32_t>(low);
-}
-
-// Each piece's hash seeds the next. Pieces of variable length are preceded by their count or presence.
+// Numbers are hashed together, behind the texts, whose lengths are among them.
 class ArgHasher {
  public:
-  ArgHasher(Hash128 seed, size_t index) : hash_(seed), index_(index) {}
-  Hash128 hash() const { return hash_; }
+  ArgHasher(Hash128 seed, size_t index) : hash_(seed), words_{index} {}
+  Hash128 hash() const { return hash_bytes(words_.data(), words_.size() * sizeof(uint64_t), hash_); }
 
-  void operator()(std::monostate) {}
   void operator()(const Scalar& v) {
-    const Hash128 h = v.hash();
-    words({index_, h.lo, h.hi});
+    words_.push_back(v.hash().lo);
+    words_.push_back(v.hash().hi);
   }
-  void operator()(const RangeArg& a) { words({index_, pair_bits(a.id, static_cast<int32_t>(a.type))}); }
-  void operator()(const ReduceArg& a) { words({index_, pair_bits(a.n_axes, static_cast<int32_t>(a.op))}); }
-  void operator()(const AxesArg& a) {
-    words({index_, bits(a.n)});
-    bytes(a.v.data(), a.span().size());
+  void operator()(const AxesArg& a) { bytes(a.v.data(), a.span().size()); }
+  void operator()(const TextArg& a) { (*this)(*a.text); }
+  void operator()(const DeviceArg& a) { (*this)(*a.device); }
+  void operator()(const std::string& s) { bytes(s.data(), s.size()); }
+  void operator()(const std::pair<int64_t, int64_t>& p) {
+    (*this)(p.first);
+    (*this)(p.second);
   }
-  void operator()(const ParamPtr& p) {
-    words({index_, p != nullptr});
-    if (!p) return;
-    const auto [lo, hi] = p->bounds.value_or(std::pair<int64_t, int64_t>{0, 0});
-    words({bits(p->slot), static_cast<uint64_t>(p->dtype), static_cast<uint64_t>(p->space),
-           p->bounds.has_value(), bits(lo), bits(hi), bits(p->multiple_of)});
-    text(p->name);
-    text(p->device);
+  void operator()(const Action& a) {
+    (*this)(a.kind);
+    (*this)(std::pair<int64_t, int64_t>(a.axis, a.amount));
   }
-  void operator()(const KernelPtr& k) {
-    words({index_, k != nullptr});
-    if (!k) return;
-    text(k->name);
-    actions(k->actions);
-    words({k->given.has_value()});
-    if (k->given) actions(*k->given);
-    if (k->source.empty()) return;
-    words({k->source.size(), k->is_binary, bits(k->n_cores)});
-    text(k->source);
+  void operator()(const std::vector<Action>& list) {
+    words_.push_back(list.size());
+    for (const Action& a : list) (*this)(a);
   }
-  void operator()(const CallPtr& c) {
-    words({index_, c != nullptr});
-    if (!c) return;
-    text(c->name);
-    words({bits(c->n_written), c->precompile, c->recompute, bits(c->gradient_id)});
+  template <class T>
+  void operator()(const std::optional<T>& o) {
+    words_.push_back(o.has_value());
+    if (o) (*this)(*o);
   }
-  void operator()(const TextArg& a) {
-    words({index_});
-    text(*a.text);
+  template <class T>
+  void operator()(const std::shared_ptr<T>& p) {
+    words_.push_back(p != nullptr);
+    if (p) (*this)(*p);
   }
-  void operator()(const DeviceArg& a) {
-    words({index_});
-    text(*a.device);
+  template <class T>
+  void operator()(const T& v) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>)
+      words_.push_back(static_cast<uint64_t>(v));
+    else
+      std::apply([&](const auto&... f) { ((*this)(v.*f.member), ...); }, kFields<T>);
   }
-  void operator()(const StageArg& a) { words({index_, static_cast<uint64_t>(a.space), a.removable}); }
 
  private:
-  void words(std::initializer_list<uint64_t> w) { bytes(w.begin(), w.size() * sizeof(uint64_t)); }
-  void bytes(const void* data, size_t size) { hash_ = hash_bytes(data, size, hash_); }
-  void text(std::string_view t) { bytes(t.data(), t.size()); }
-  void actions(const std::vector<Action>& list) {
-    words({list.size()});
-    for (const Action& a : list) words({static_cast<uint64_t>(a.kind), pair_bits(a.axis, a.amount)});
+  void bytes(const void* data, size_t size) {
+    words_.push_back(size);
+    hash_ = hash_bytes(data, size, hash_);
   }
 
   Hash128 hash_;
-  uint64_t index_;
+  SmallVec<uint64_t, 16> words_;
 };
 
 }  // namespace
@@ -135,8 +118,9 @@ bool same_arg(const Arg& a, const Arg& b) {
 }
 
 Hash128 hash_arg(const Arg& a, Hash128 seed) {
+  if (std::holds_alternative<std::monostate>(a)) return seed;
   ArgHasher hasher(seed, a.index());
-  std::visit([&](const auto& x) { hasher(x); }, a);
+  std::visit(std::ref(hasher), a);
   return hasher.hash();
 }
 

@@ -1,5 +1,6 @@
 #include "uop/parse_arg.h"
 
+#include "uop/arg_fields.h"
 #include "uop/literal.h"
 #include "uop/uop.h"
 
@@ -9,16 +10,11 @@ namespace {
 constexpr size_t kMaxString = 1 << 16;
 constexpr size_t kMaxActions = 4096;
 
-// The first name inside the braces tells the kind of payload.
-struct KindRow {
-  std::string_view first;
-  ArgKind kind;
+// A payload of one value.
+template <class T>
+struct One {
+  T value;
 };
-constexpr KindRow kKinds[] = {{"value", ArgKind::Scalar}, {"id", ArgKind::Range},
-                              {"op", ArgKind::Reduce},    {"axes", ArgKind::Axes},
-                              {"slot", ArgKind::Param},   {"kernel", ArgKind::Kernel},
-                              {"text", ArgKind::Text},    {"device", ArgKind::Device},
-                              {"space", ArgKind::Stage},  {"call", ArgKind::Call}};
 
 int hex_value(char c) {
   if (is_digit(c)) return c - '0';
@@ -33,27 +29,7 @@ class ArgParser {
   Result<ParsedArg> run() {
     at_ = 1;
     skip_blanks();
-    const std::string_view first = leading_word(text_.substr(at_, 64));
-    ArgKind kind = ArgKind::None;
-    for (const KindRow& row : kKinds)
-      if (row.first == first) kind = row.kind;
-    if (kind == ArgKind::None) return fail(at_, fmt::format("no argument starts with '{}'", excerpt(first)));
-    param_.dtype = dtype_;
-    while (peek() != '}') {
-      const size_t start = at_;
-      const std::string_view name = leading_word(text_.substr(at_, 64));
-      for (const std::string_view s : seen_)
-        if (s == name) return fail(start, fmt::format("'{}' is given twice", excerpt(name)));
-      seen_.push_back(name);
-      at_ += name.size();
-      if (name.empty() || peek() != '=') return fail(at_, "expected name=value or }");
-      at_++;
-      LATHE_TRY(known, field(kind, name));
-      if (!known) return fail(start, fmt::format("'{}' does not belong here", excerpt(name)));
-      skip_blanks();
-    }
-    at_++;
-    LATHE_TRY(arg, build(kind));
+    LATHE_TRY(arg, payload(next_word()));
     return ParsedArg{std::move(arg), at_};
   }
 
@@ -64,99 +40,123 @@ class ArgParser {
     while (peek() == ' ' || peek() == '\t') at_++;
   }
 
-  // False when the kind has no such field.
-  Result<bool> field(ArgKind kind, std::string_view name) {
-    switch (kind) {
-      case ArgKind::Scalar:
-        if (name == "value") return set(value_, literal());
-        break;
-      case ArgKind::Range:
-        if (name == "id") return set(range_.id, integer<int32_t>());
-        if (name == "type") return set(range_.type, word("axis type", parse_axis_type));
-        break;
-      case ArgKind::Reduce:
-        if (name == "op") return set(reduce_.op, word("op", parse_op));
-        if (name == "n_axes") return set(reduce_.n_axes, integer<int32_t>());
-        break;
-      case ArgKind::Axes:
-        if (name == "axes") return set(axes_, integers<int>(AxesArg::kMaxRank));
-        break;
-      case ArgKind::Param: return param_field(name);
-      case ArgKind::Kernel:
-        if (name == "kernel") return set(kernel_.name, string());
-        if (name == "actions") return set(kernel_.actions, actions());
-        if (name == "given") return set(kernel_.given, actions());
-        if (name == "source") return set(kernel_.source, string());
-        if (name == "binary") return set(kernel_.is_binary, word("bool", parse_bool));
-        if (name == "cores") return set(kernel_.n_cores, integer<int32_t>());
-        break;
-      case ArgKind::Call:
-        if (name == "call") return set(call_.name, string());
-        if (name == "written") return set(call_.n_written, integer<int32_t>());
-        if (name == "precompile") return set(call_.precompile, word("bool", parse_bool));
-        if (name == "recompute") return set(call_.recompute, word("bool", parse_bool));
-        if (name == "gradient") return set(call_.gradient_id, integer<int64_t>());
-        break;
-      case ArgKind::Text:
-      case ArgKind::Device:
-        if (name == (kind == ArgKind::Text ? "text" : "device")) return set(string_, string());
-        break;
-      case ArgKind::Stage:
-        if (name == "space") return set(stage_.space, word("address space", parse_addr_space));
-        if (name == "removable") return set(stage_.removable, word("bool", parse_bool));
-        break;
-      case ArgKind::None: break;
+  std::string_view next_word() const { return leading_word(text_.substr(at_, 64)); }
+
+  // The first name inside the braces tells the kind of payload.
+  Result<Arg> payload(std::string_view first) {
+    if (first == "value") return made(one<Scalar>(first), [](auto&& v) { return v; });
+    if (first == "text") return made(one<std::string>(first), [](auto&& s) { return TextArg(s); });
+    if (first == "device") return made(one<std::string>(first), [](auto&& s) { return DeviceArg(s); });
+    if (first == "id") return made(fields(RangeArg()), [](auto&& r) { return r; });
+    if (first == "space") return made(fields(StageArg()), [](auto&& s) { return s; });
+    if (first == "kernel") return made(fields(KernelArg()), shared);
+    if (first == "call") return made(fields(CallArg()), shared);
+    if (first == "op") {
+      LATHE_TRY(reduce, fields(ReduceArg()));
+      if (reduce.n_axes < 0) return fail(0, "negative n_axes");
+      return Arg(reduce);
     }
-    return false;
+    if (first == "axes") {
+      LATHE_TRY(axes, one<std::vector<int>>(first));
+      for (const int axis : axes)
+        if (axis < 0 || axis > AxesArg::kMaxRank) return fail(0, fmt::format("axis {}", axis));
+      return Arg(AxesArg(axes));
+    }
+    if (first == "slot") {
+      ParamArg blank;
+      blank.dtype = dtype_;
+      LATHE_TRY(param, fields(std::move(blank)));
+      if (param.multiple_of < 1) return fail(0, "multiple_of is at least 1");
+      if (param.dtype == DType::Void) return fail(0, "a dtype is missing before the arguments");
+      if (op_ == Op::Buffer && param.space == AddrSpace::Global)
+        param.store = std::make_shared<StorageSlot>();
+      return Arg(shared(std::move(param)));
+    }
+    return fail(at_, fmt::format("no argument starts with '{}'", excerpt(first)));
+  }
+  static constexpr auto shared = [](auto v) { return std::make_shared<const decltype(v)>(std::move(v)); };
+
+  template <class T, class Make>
+  static Result<Arg> made(Result<T> value, Make make) {
+    LATHE_TRY(v, std::move(value));
+    return Arg(make(std::move(v)));
+  }
+  template <class T>
+  Result<T> one(std::string_view name) {
+    LATHE_TRY(payload, fields(One<T>(), std::tuple(Field{name, &One<T>::value})));
+    return std::move(payload.value);
   }
 
-  Result<bool> param_field(std::string_view name) {
-    if (name == "slot") return set(param_.slot, slot());
-    if (name == "dtype") return set(param_.dtype, word("dtype", parse_dtype));
-    if (name == "space") return set(param_.space, word("address space", parse_addr_space));
-    if (name == "name") return set(param_.name, string());
-    if (name == "device") return set(param_.device, string());
-    if (name == "multiple_of") return set(param_.multiple_of, integer<int64_t>());
-    if (name != "bounds") return false;
+  // The fields of `payload` up to the closing brace.
+  template <class T, class Known = decltype(kFields<T>)>
+  Result<T> fields(T payload, const Known& known = kFields<T>) {
+    std::vector<std::string_view> seen;
+    for (; peek() != '}'; skip_blanks()) {
+      const size_t start = at_;
+      const std::string_view name = next_word();
+      if (std::ranges::find(seen, name) != seen.end())
+        return fail(start, fmt::format("'{}' is given twice", excerpt(name)));
+      seen.push_back(name);
+      at_ += name.size();
+      if (name.empty() || peek() != '=') return fail(at_, "expected name=value or }");
+      at_++;
+      Result<bool> found = false;
+      auto try_field = [&](const auto& f) {
+        if (f.name == name) found = read(payload.*f.member, name);
+      };
+      std::apply([&](const auto&... f) { (try_field(f), ...); }, known);
+      LATHE_TRY(belongs, std::move(found));
+      if (!belongs) return fail(start, fmt::format("'{}' does not belong here", excerpt(name)));
+    }
+    at_++;
+    return payload;
+  }
+
+  template <class T>
+  Result<bool> read(T& into, std::string_view name) {
+    LATHE_TRY(value, next(std::type_identity<T>(), name));
+    into = std::move(value);
+    return true;
+  }
+  using Name = std::string_view;
+  template <class T>
+  Result<T> next(std::type_identity<T>, Name) {
+    return integer<T>();
+  }
+  template <class T>
+  Result<T> next(std::type_identity<std::optional<T>>, Name name) {
+    LATHE_TRY(value, next(std::type_identity<T>(), name));
+    return std::move(value);
+  }
+  // Of a Buffer's slot also a label; its first use takes a fresh slot of the process.
+  Result<int64_t> next(std::type_identity<int64_t>, Name name) {
+    if (op_ != Op::Buffer || name != "slot" || peek() != '@') return integer<int64_t>();
+    at_++;
+    LATHE_TRY(label, integer<int64_t>());
+    const auto [it, fresh] = labels_.try_emplace(label, 0);
+    if (fresh) it->second = new_buffer({}, DType::Bool, "", AddrSpace::Reg).param().slot;
+    return it->second;
+  }
+  Result<bool> next(std::type_identity<bool>, Name) { return word("bool", parse_bool); }
+  Result<Op> next(std::type_identity<Op>, Name) { return word("op", parse_op); }
+  Result<DType> next(std::type_identity<DType>, Name) { return word("dtype", parse_dtype); }
+  Result<AxisType> next(std::type_identity<AxisType>, Name) { return word("axis type", parse_axis_type); }
+  Result<AddrSpace> next(std::type_identity<AddrSpace>, Name) {
+    return word("address space", parse_addr_space);
+  }
+  Result<Scalar> next(std::type_identity<Scalar>, Name) { return literal(); }
+  Result<std::string> next(std::type_identity<std::string>, Name) { return string(); }
+  Result<std::vector<int>> next(std::type_identity<std::vector<int>>, Name) {
+    return list(AxesArg::kMaxRank, "numbers", &ArgParser::integer<int>);
+  }
+  Result<std::vector<Action>> next(std::type_identity<std::vector<Action>>, Name) {
+    return list(kMaxActions, "actions", &ArgParser::action);
+  }
+  Result<std::pair<int64_t, int64_t>> next(std::type_identity<std::pair<int64_t, int64_t>>, Name) {
     const size_t start = at_;
-    LATHE_TRY(pair, integers<int64_t>(2));
+    LATHE_TRY(pair, list(2, "numbers", &ArgParser::integer<int64_t>));
     if (pair.size() != 2 || pair[0] > pair[1]) return fail(start, "bounds are [low high] with low <= high");
-    param_.bounds = {pair[0], pair[1]};
-    return true;
-  }
-
-  Result<Arg> build(ArgKind kind) {
-    switch (kind) {
-      case ArgKind::Scalar: return Arg(value_);
-      case ArgKind::Range: return Arg(range_);
-      case ArgKind::Reduce:
-        if (reduce_.n_axes < 0) return fail(0, "negative n_axes");
-        return Arg(reduce_);
-      case ArgKind::Axes:
-        for (const int axis : axes_)
-          if (axis < 0 || axis > AxesArg::kMaxRank) return fail(0, fmt::format("axis {}", axis));
-        return Arg(AxesArg(axes_));
-      case ArgKind::Param:
-        if (param_.multiple_of < 1) return fail(0, "multiple_of is at least 1");
-        if (param_.dtype == DType::Void) return fail(0, "a dtype is missing before the arguments");
-        if (op_ == Op::Buffer && param_.space == AddrSpace::Global)
-          param_.store = std::make_shared<StorageSlot>();
-        return Arg(ParamPtr(std::make_shared<ParamArg>(std::move(param_))));
-      case ArgKind::Kernel: return Arg(KernelPtr(std::make_shared<KernelArg>(std::move(kernel_))));
-      case ArgKind::Call: return Arg(CallPtr(std::make_shared<CallArg>(std::move(call_))));
-      case ArgKind::Text: return Arg(TextArg(std::move(string_)));
-      case ArgKind::Device: return Arg(DeviceArg(std::move(string_)));
-      case ArgKind::Stage: return Arg(stage_);
-      case ArgKind::None: break;
-    }
-    return Arg();
-  }
-
-  template <class Field, class T>
-  static Result<bool> set(Field& field, Result<T> value) {
-    if (!value.ok()) return std::move(value.error());
-    field = std::move(value.value());
-    return true;
+    return std::pair(pair[0], pair[1]);
   }
 
   static std::optional<bool> parse_bool(std::string_view name) {
@@ -202,30 +202,15 @@ class ArgParser {
     at_++;
     return out;
   }
-  template <class T>
-  Result<std::vector<T>> integers(size_t most) {
-    return list(most, "numbers", &ArgParser::integer<T>);
-  }
-  Result<std::vector<Action>> actions() { return list(kMaxActions, "actions", &ArgParser::action); }
 
   // A name that `find` knows.
   template <class Find>
   auto word(std::string_view what, Find find) -> Result<typename decltype(find(""))::value_type> {
-    const std::string_view name = leading_word(text_.substr(at_, 64));
+    const std::string_view name = next_word();
     const auto found = find(name);
     if (!found) return fail(at_, fmt::format("'{}' is no {}", excerpt(name), what));
     at_ += name.size();
     return *found;
-  }
-
-  // Of a Buffer also a label; its first use takes a fresh slot of the process.
-  Result<int64_t> slot() {
-    if (op_ != Op::Buffer || peek() != '@') return integer<int64_t>();
-    at_++;
-    LATHE_TRY(label, integer<int64_t>());
-    const auto [it, fresh] = labels_.try_emplace(label, 0);
-    if (fresh) it->second = new_buffer({}, DType::Bool, "", AddrSpace::Reg).param().slot;
-    return it->second;
   }
 
   Result<std::string> string() {
@@ -274,18 +259,6 @@ class ArgParser {
   Op op_;
   DType dtype_;
   BufferLabels& labels_;
-  std::vector<std::string_view> seen_;
-
-  // What the fields fill; the kind decides which one counts.
-  Scalar value_;
-  RangeArg range_;
-  ReduceArg reduce_;
-  std::vector<int> axes_;
-  ParamArg param_;
-  KernelArg kernel_;
-  CallArg call_;
-  StageArg stage_;
-  std::string string_;
 };
 
 }  // namespace

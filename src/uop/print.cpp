@@ -1,5 +1,6 @@
 #include "uop/print.h"
 
+#include "uop/arg_fields.h"
 #include "uop/arg_kind.h"
 #include "uop/derive.h"
 
@@ -26,7 +27,7 @@ bool is_inline(const UOp& u) {
   return u.dtype() == derive_dtype(Op::Stack, u.srcs(), {});
 }
 
-void put_string(std::string& out, std::string_view s) {
+void put(std::string& out, const std::string& s) {
   out += '"';
   for (const char c : s) {
     const auto byte = static_cast<unsigned char>(c);
@@ -56,14 +57,30 @@ void put_literal(std::string& out, const UOp& u) {
   out += ']';
 }
 
-void put_actions(std::string& out, const std::vector<Action>& actions) {
+void put(std::string& out, std::integral auto v) { out += fmt::format("{}", v); }
+void put(std::string& out, const Scalar& v) { out += v.to_string(); }
+void put(std::string& out, AxisType t) { out += axis_name(t); }
+void put(std::string& out, AddrSpace s) { out += addr_space_name(s); }
+void put(std::string& out, Op op) { out += op_name(op); }
+void put(std::string& out, DType d) { out += dtype_name(d); }
+void put(std::string& out, const Action& a) {
+  out += fmt::format("{}({},{})", action_kind_name(a.kind), a.axis, a.amount);
+}
+void put(std::string& out, const std::pair<int64_t, int64_t>& p) {
+  out += fmt::format("[{} {}]", p.first, p.second);
+}
+template <class T>
+void put(std::string& out, std::span<const T> list) {
   out += '[';
-  for (size_t i = 0; i < actions.size(); i++) {
-    const Action& a = actions[i];
-    out += fmt::format("{}{}({},{})", i ? " " : "", action_kind_name(a.kind), a.axis, a.amount);
-  }
+  for (size_t i = 0; i < list.size(); i++) put(i ? out += ' ' : out, list[i]);
   out += ']';
 }
+void put(std::string& out, const std::vector<Action>& list) { put(out, std::span(list)); }
+template <class T>
+void put(std::string& out, const std::optional<T>& v) {
+  put(out, *v);
+}
+void put(std::string& out, std::string_view name, const auto& value) { put((out += name) += '=', value); }
 
 class Printer {
  public:
@@ -100,55 +117,46 @@ class Printer {
     const Arg& arg = u.arg();
     if (kind_of(arg) == ArgKind::None) return;
     out += " {";
-    if (const auto* v = std::get_if<Scalar>(&arg)) out += fmt::format("value={}", v->to_string());
-    if (const auto* r = std::get_if<RangeArg>(&arg))
-      out += fmt::format("id={} type={}", r->id, axis_name(r->type));
-    if (const auto* r = std::get_if<ReduceArg>(&arg)) {
-      out += fmt::format("op={}", op_name(r->op));
-      if (r->n_axes) out += fmt::format(" n_axes={}", r->n_axes);
-    }
-    if (const auto* axes = std::get_if<AxesArg>(&arg)) {
-      out += "axes=[";
-      for (size_t i = 0; i < axes->span().size(); i++)
-        out += fmt::format("{}{}", i ? " " : "", axes->span()[i]);
-      out += ']';
-    }
-    if (const auto* p = std::get_if<ParamPtr>(&arg)) put_param(out, u, **p);
-    if (const auto* k = std::get_if<KernelPtr>(&arg)) {
-      put_string(out += "kernel=", (*k)->name);
-      if (!(*k)->actions.empty()) put_actions(out += " actions=", (*k)->actions);
-      if ((*k)->given) put_actions(out += " given=", *(*k)->given);
-      if (!(*k)->source.empty()) put_string(out += " source=", (*k)->source);
-      if ((*k)->is_binary) out += " binary=true";
-      if ((*k)->n_cores != 1) out += fmt::format(" cores={}", (*k)->n_cores);
-    }
-    if (const auto* c = std::get_if<CallPtr>(&arg)) {
-      put_string(out += "call=", (*c)->name);
-      if ((*c)->n_written) out += fmt::format(" written={}", (*c)->n_written);
-      if ((*c)->precompile) out += " precompile=true";
-      if ((*c)->recompute) out += " recompute=true";
-      if ((*c)->gradient_id) out += fmt::format(" gradient={}", (*c)->gradient_id);
-    }
-    if (const auto* t = std::get_if<TextArg>(&arg)) put_string(out += "text=", *t->text);
-    if (const auto* d = std::get_if<DeviceArg>(&arg)) put_string(out += "device=", *d->device);
-    if (const auto* s = std::get_if<StageArg>(&arg))
-      out += fmt::format("space={} removable={}", addr_space_name(s->space), s->removable);
+    std::visit([&](const auto& payload) { put_payload(out, u, payload); }, arg);
     out += '}';
   }
 
  private:
-  void put_param(std::string& out, const UOp& u, const ParamArg& p) const {
-    const auto label = slots_.find(p.slot);
-    if (u.op() == Op::Buffer && label != slots_.end())
-      out += fmt::format("slot=@{}", label->second);
-    else
-      out += fmt::format("slot={}", p.slot);
-    if (p.dtype != u.dtype()) out += fmt::format(" dtype={}", dtype_name(p.dtype));
-    if (p.space != AddrSpace::Global) out += fmt::format(" space={}", addr_space_name(p.space));
-    if (!p.name.empty()) put_string(out += " name=", p.name);
-    if (!p.device.empty()) put_string(out += " device=", p.device);
-    if (p.bounds) out += fmt::format(" bounds=[{} {}]", p.bounds->first, p.bounds->second);
-    if (p.multiple_of != 1) out += fmt::format(" multiple_of={}", p.multiple_of);
+  void put_payload(std::string&, const UOp&, std::monostate) const {}
+  void put_payload(std::string& out, const UOp&, const Scalar& v) const { put(out, "value", v); }
+  void put_payload(std::string& out, const UOp&, const AxesArg& a) const { put(out, "axes", a.span()); }
+  void put_payload(std::string& out, const UOp&, const TextArg& t) const { put(out, "text", *t.text); }
+  void put_payload(std::string& out, const UOp&, const DeviceArg& d) const { put(out, "device", *d.device); }
+  void put_payload(std::string& out, const UOp& u, const ParamPtr& p) const {
+    const auto label = u.op() == Op::Buffer ? slots_.find(p->slot) : slots_.end();
+    ParamArg blank;
+    blank.dtype = u.dtype();
+    put_fields(out, *p, blank, label == slots_.end() ? "" : fmt::format("@{}", label->second));
+  }
+  template <class T>
+  void put_payload(std::string& out, const UOp&, const std::shared_ptr<T>& p) const {
+    put_fields(out, *p, {});
+  }
+  template <class T>
+  void put_payload(std::string& out, const UOp&, const T& p) const {
+    put_fields(out, p, {});
+  }
+
+  // `label` stands for the first field, unless empty.
+  template <class T>
+  static void put_fields(std::string& out, const T& p, const std::type_identity_t<T>& blank,
+                         const std::string& label = "") {
+    auto put_first = [&](const auto& first, const auto&... rest) {
+      if (label.empty())
+        put(out, first.name, p.*first.member);
+      else
+        out += fmt::format("{}={}", first.name, label);
+      auto put_field = [&](const auto& f) {
+        if (f.always || p.*f.member != blank.*f.member) put(out += ' ', f.name, p.*f.member);
+      };
+      (put_field(rest), ...);
+    };
+    std::apply(put_first, kFields<std::remove_const_t<T>>);
   }
 
   PrintOptions options_;

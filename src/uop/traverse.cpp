@@ -50,6 +50,7 @@ int compare_scalar(const Scalar& a, const Scalar& b) {
 int compare_arg(const Arg& a, const Arg& b) {
   if (a.index() != b.index()) return compare(a.index(), b.index());
   if (const auto* s = std::get_if<Scalar>(&a)) return compare_scalar(*s, std::get<Scalar>(b));
+  if (const auto* s = std::get_if<TextArg>(&a)) return compare(*s->text, *std::get<TextArg>(b).text);
   if (const auto* r = std::get_if<RangeArg>(&a)) {
     const auto& q = std::get<RangeArg>(b);
     return compare(std::tie(r->id, r->type), std::tie(q.id, q.type));
