@@ -19,11 +19,29 @@
 
 namespace lathe {
 
-struct Node;
+class UOp;
 class SInt;
 using Shape = SmallVec<SInt, 6>;
 struct Bounds;
+struct Node;
 using RangeSet = std::vector<const Node*>;
+
+struct Node {
+  mutable std::atomic<uint32_t> refs;
+  Op op;
+  DType dtype;
+  uint16_t n_srcs;
+  // Bit i: the rules of the matcher with bit i of `fixed_point_bit` change nothing here or below.
+  mutable std::atomic<uint32_t> fixed_points;
+  Hash128 hash;
+  Arg arg;
+  const Shape* shape;         // interned; null = no shape
+  const std::string* device;  // interned; never null
+  mutable std::atomic<const Bounds*> bounds;
+  mutable std::atomic<const RangeSet*> ranges;  // interned
+  const UOp* src_begin() const { return reinterpret_cast<const UOp*>(this + 1); }
+};
+static_assert(sizeof(Node) <= 96, "every node of every graph pays for each byte here");
 
 // Owning handle (intrusive count). Equality is identity: equal (op, dtype, srcs, arg) is one node.
 class UOp {
@@ -61,15 +79,19 @@ class UOp {
   const Node* node() const { return node_; }
   bool operator==(const UOp& o) const { return node_ == o.node_; }
 
-  inline Op op() const;
-  inline DType dtype() const;
-  inline std::span<const UOp> srcs() const;
-  inline const UOp& src(size_t i) const;
-  inline size_t n_srcs() const;
-  inline const Arg& arg() const;
-  inline const Hash128& hash() const;  // structural: equal across runs and processes
+  Op op() const { return node_->op; }
+  DType dtype() const { return node_->dtype; }
+  std::span<const UOp> srcs() const { return {node_->src_begin(), node_->n_srcs}; }
+  const UOp& src(size_t i) const { return node_->src_begin()[i]; }
+  size_t n_srcs() const { return node_->n_srcs; }
+  const Arg& arg() const { return node_->arg; }
+  const Hash128& hash() const { return node_->hash; }  // structural: equal across runs and processes
   template <class T>
-  const T& arg_as() const;  // internal error when the arg is another struct
+  const T& arg_as() const {  // internal error when the arg is another struct
+    const T* p = std::get_if<T>(&node_->arg);
+    CHECK(p, "{} carries another kind of arg", op_name(op()));
+    return *p;
+  }
   const ParamArg& param() const { return *arg_as<ParamPtr>(); }
   const RangeArg& range() const { return arg_as<RangeArg>(); }
 
@@ -80,11 +102,14 @@ class UOp {
   UOp with_dtype(DType d) const;
 
   // Shape is known at construction for every node that has one.
-  inline bool has_shape() const;
-  inline const Shape& shape() const;  // internal error when the node has none
+  bool has_shape() const { return node_->shape != nullptr; }
+  const Shape& shape() const {  // internal error when the node has none
+    CHECK(node_->shape, "{} has no shape", op_name(op()));
+    return *node_->shape;
+  }
   int ndim() const;
   // "" for values without a device (constants, ranges), "CPU,CPU:1" for one over several.
-  inline const std::string& device() const;
+  const std::string& device() const { return *node_->device; }
   // Inclusive bounds of the value (integers and bools exact; floats as wide as needed). Cached on the node.
   const Bounds& bounds() const;
   // Open Ranges below this node, sorted by (id, type). Cached on the node; borrowed: they live as long as
@@ -92,58 +117,19 @@ class UOp {
   const RangeSet& ranges() const;
 
   // Constants.
-  inline bool is_const() const;
+  bool is_const() const { return op() == Op::Const; }
   bool is_const(const Scalar& numeric) const;  // numeric equality, so 0 matches 0.0 and false
   bool is_invalid() const;
   const Scalar& value() const { return arg_as<Scalar>(); }
 
  private:
-  void retain() const noexcept;
+  void retain() const noexcept {
+    if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
   void release() noexcept;
   const Node* node_ = nullptr;
 };
 static_assert(sizeof(UOp) == 8);
-
-struct Node {
-  mutable std::atomic<uint32_t> refs;
-  Op op;
-  DType dtype;
-  uint16_t n_srcs;
-  // Bit i: the rules of the matcher with bit i of `fixed_point_bit` change nothing here or below.
-  mutable std::atomic<uint32_t> fixed_points;
-  Hash128 hash;
-  Arg arg;
-  const Shape* shape;         // interned; null = no shape
-  const std::string* device;  // interned; never null
-  mutable std::atomic<const Bounds*> bounds;
-  mutable std::atomic<const RangeSet*> ranges;  // interned
-  const UOp* src_begin() const { return reinterpret_cast<const UOp*>(this + 1); }
-};
-static_assert(sizeof(Node) <= 96, "every node of every graph pays for each byte here");
-
-inline Op UOp::op() const { return node_->op; }
-inline DType UOp::dtype() const { return node_->dtype; }
-inline std::span<const UOp> UOp::srcs() const { return {node_->src_begin(), node_->n_srcs}; }
-inline const UOp& UOp::src(size_t i) const { return node_->src_begin()[i]; }
-inline size_t UOp::n_srcs() const { return node_->n_srcs; }
-inline const Arg& UOp::arg() const { return node_->arg; }
-inline const Hash128& UOp::hash() const { return node_->hash; }
-inline bool UOp::has_shape() const { return node_->shape != nullptr; }
-inline const std::string& UOp::device() const { return *node_->device; }
-inline bool UOp::is_const() const { return node_->op == Op::Const; }
-inline const Shape& UOp::shape() const {
-  CHECK(node_->shape, "{} has no shape", op_name(op()));
-  return *node_->shape;
-}
-template <class T>
-const T& UOp::arg_as() const {
-  const T* p = std::get_if<T>(&node_->arg);
-  CHECK(p, "{} carries another kind of arg", op_name(op()));
-  return *p;
-}
-inline void UOp::retain() const noexcept {
-  if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
-}
 
 // A size: a number, or a weakint node whose value is known when a kernel is launched.
 class SInt {
