@@ -97,40 +97,18 @@ class [[nodiscard]] ErrorContext : private detail::ErrorFrame {
   F describe_;
 };
 
-template <class... T>
-[[noreturn]] void throw_user(UserError::Kind kind, fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(kind, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void value_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Value, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void type_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Type, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void index_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Index, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void user_runtime_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Runtime, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void overflow_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Overflow, fmt::format(format, std::forward<T>(args)...));
-}
-
-template <class... T>
-[[noreturn]] void zero_error(fmt::format_string<T...> format, T&&... args) {
-  detail::throw_user_text(UserError::Kind::Zero, fmt::format(format, std::forward<T>(args)...));
-}
+#define LATHE_USER_ERROR(function, kind)                                                           \
+  template <class... T>                                                                            \
+  [[noreturn]] void function(fmt::format_string<T...> format, T&&... args) {                       \
+    detail::throw_user_text(UserError::Kind::kind, fmt::format(format, std::forward<T>(args)...)); \
+  }
+LATHE_USER_ERROR(value_error, Value)
+LATHE_USER_ERROR(type_error, Type)
+LATHE_USER_ERROR(index_error, Index)
+LATHE_USER_ERROR(user_runtime_error, Runtime)
+LATHE_USER_ERROR(overflow_error, Overflow)
+LATHE_USER_ERROR(zero_error, Zero)
+#undef LATHE_USER_ERROR
 
 template <class... T>
 [[noreturn]] void device_error(fmt::format_string<T...> format, T&&... args) {

@@ -24,40 +24,20 @@ LogState& state() {
   return *log_state;
 }
 
-std::string_view prefix(LogLevel level) {
-  switch (level) {
-    case LogLevel::Debug:
-    case LogLevel::Info: return "";
-    case LogLevel::Warn: return "warning: ";
-    case LogLevel::Error: return "error: ";
-  }
-  return "";
-}
-
 void write_to_stderr(LogLevel level, std::string_view line) {
-  std::string_view head = prefix(level);
   std::string out;
   if (Progress::is_any_drawn()) out = "\r\033[K";
-  out += head.empty() ? std::string() : colored(head, level == LogLevel::Error ? Color::Red : Color::Yellow);
+  if (level == LogLevel::Warn) out += colored("warning: ", Color::Yellow);
+  if (level == LogLevel::Error) out += colored("error: ", Color::Red);
   out += line;
   out += '\n';
   std::fwrite(out.data(), 1, out.size(), stderr);
 }
 
-std::string_view code(Color color) {
-  switch (color) {
-    case Color::Red: return "\033[31m";
-    case Color::Green: return "\033[32m";
-    case Color::Yellow: return "\033[33m";
-    case Color::Blue: return "\033[34m";
-    case Color::Magenta: return "\033[35m";
-    case Color::Cyan: return "\033[36m";
-    case Color::White: return "\033[37m";
-    case Color::Gray: return "\033[90m";
-    case Color::Bold: return "\033[1m";
-  }
-  return "";
-}
+// In the order of Color.
+constexpr std::string_view kCodes[] = {"\033[31m", "\033[32m", "\033[33m", "\033[34m", "\033[35m",
+                                       "\033[36m", "\033[37m", "\033[90m", "\033[1m"};
+static_assert(static_cast<size_t>(Color::Bold) + 1 == std::size(kCodes));
 
 }  // namespace
 
@@ -85,7 +65,7 @@ bool stderr_is_terminal() {
 
 std::string colored(std::string_view text, Color color) {
   if (!stderr_is_terminal() || !knob_str(Knob::NO_COLOR).empty()) return std::string(text);
-  return fmt::format("{}{}\033[0m", code(color), text);
+  return fmt::format("{}{}\033[0m", kCodes[static_cast<size_t>(color)], text);
 }
 
 }  // namespace lathe

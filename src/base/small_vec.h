@@ -48,20 +48,14 @@ class SmallVec {
     release();
   }
 
-  SmallVec& operator=(const SmallVec& other) {
-    if (this != &other) {
-      SmallVec copy(other);
-      swap_in(copy);
-    }
-    return *this;
-  }
+  SmallVec& operator=(const SmallVec& other) { return *this = SmallVec(other); }
   SmallVec& operator=(SmallVec&& other) noexcept {
-    if (this != &other) swap_in(other);
-    return *this;
-  }
-  SmallVec& operator=(std::initializer_list<T> items) {
-    SmallVec copy(items);
-    swap_in(copy);
+    if (this == &other) return *this;
+    clear();
+    release();
+    data_ = inline_data();
+    capacity_ = N;
+    take(other);
     return *this;
   }
 
@@ -126,14 +120,10 @@ class SmallVec {
     }
     shrink_to(count);
   }
-  void assign(std::size_t count, const T& value) {
-    SmallVec fresh(count, value);
-    swap_in(fresh);
-  }
+  void assign(std::size_t count, const T& value) { *this = SmallVec(count, value); }
   template <std::input_iterator It>
   void assign(It first, It last) {
-    SmallVec fresh(first, last);
-    swap_in(fresh);
+    *this = SmallVec(first, last);
   }
   // The range must not be part of this vector.
   template <std::input_iterator It>
@@ -221,14 +211,6 @@ class SmallVec {
       capacity_ = std::exchange(other.capacity_, N);
     }
     size_ = std::exchange(other.size_, 0);
-  }
-  // Leaves `other` empty.
-  void swap_in(SmallVec& other) noexcept {
-    clear();
-    release();
-    data_ = inline_data();
-    capacity_ = N;
-    take(other);
   }
 
   T* data_;
