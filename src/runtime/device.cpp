@@ -2,10 +2,7 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
-#include "runtime/cpu/cpu_device.h"
-#include "runtime/interp/interp_device.h"
-#include "runtime/null/null_device.h"
-#include "runtime/opencl/opencl_device.h"
+#include "runtime/backends.h"
 
 #include <algorithm>
 #include <cctype>

@@ -3,7 +3,7 @@
 #include "engine/realize.h"
 #include "tensor/place.h"
 #include "tensor/promote.h"
-#include "tensor/running.h"
+#include "tensor/select.h"
 #include "tensor/shard.h"
 #include "tensor/tensor.h"
 

@@ -1,6 +1,5 @@
 // Reductions and running reductions.
 #include "tensor/promote.h"
-#include "tensor/running.h"
 #include "tensor/select.h"
 #include "tensor/tensor.h"
 

@@ -1,6 +1,5 @@
 // Picking elements by position or mask, and placing them.
 #include "tensor/promote.h"
-#include "tensor/search.h"
 #include "tensor/select.h"
 
 #include <algorithm>

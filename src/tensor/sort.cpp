@@ -3,7 +3,7 @@
 // then merged in pairs; every place of a merged run finds its item by binary search (Odeh, Green, Mwassi,
 // Shmueli and Birk, Merge path), so that a merge is one kernel.
 #include "tensor/promote.h"
-#include "tensor/search.h"
+#include "tensor/select.h"
 
 #include <algorithm>
 #include <bit>

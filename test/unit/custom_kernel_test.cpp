@@ -2,7 +2,7 @@
 #include "tensor/custom_kernel.h"
 
 #include "engine/counters.h"
-#include "runtime/cpu/cc.h"
+#include "runtime/cpu/compilers.h"
 #include "schedule/schedule.h"
 #include "tensor/jit.h"
 #include "unit/kernels_of.h"

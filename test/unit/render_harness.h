@@ -4,9 +4,8 @@
 #include "renderer/cstyle.h"
 #include "renderer/llvm.h"
 #include "renderer/program.h"
-#include "runtime/cpu/cc.h"
+#include "runtime/cpu/compilers.h"
 #include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/llvm_compiler.h"
 #include "runtime/program.h"
 #include "uop/uop.h"
 

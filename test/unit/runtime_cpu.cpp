@@ -1,9 +1,8 @@
 #include "base/knobs.h"
 #include "base/thread_pool.h"
-#include "runtime/cpu/cc.h"
+#include "runtime/cpu/compilers.h"
 #include "runtime/cpu/cpu_id.h"
 #include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/llvm_compiler.h"
 #include "runtime/device.h"
 #include "runtime/kernel_cache.h"
 

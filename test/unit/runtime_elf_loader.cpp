@@ -1,4 +1,4 @@
-#include "runtime/cpu/cc.h"
+#include "runtime/cpu/compilers.h"
 #include "runtime/cpu/elf_loader.h"
 #include "runtime/cpu/externals.h"
 

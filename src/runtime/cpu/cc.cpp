@@ -1,8 +1,7 @@
-#include "runtime/cpu/cc.h"
-
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/mmap.h"
+#include "runtime/cpu/compilers.h"
 
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,15 +1,13 @@
-#include "runtime/cpu/cpu_device.h"
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/small_vec.h"
 #include "base/thread_pool.h"
 #include "renderer/cstyle.h"
 #include "renderer/llvm.h"
-#include "runtime/cpu/cc.h"
+#include "runtime/backends.h"
+#include "runtime/cpu/compilers.h"
 #include "runtime/cpu/cpu_id.h"
 #include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/llvm_compiler.h"
 #include "runtime/kernel_cache.h"
 
 namespace lathe {

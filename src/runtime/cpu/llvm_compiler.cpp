@@ -1,7 +1,6 @@
-#include "runtime/cpu/llvm_compiler.h"
-
 #include "base/error.h"
 #include "base/knobs.h"
+#include "runtime/cpu/compilers.h"
 #include "runtime/cpu/llvm_api.h"
 
 #include <memory>

@@ -1,7 +1,6 @@
-#include "runtime/interp/interp_device.h"
-
 #include "base/clock.h"
 #include "base/error.h"
+#include "runtime/backends.h"
 #include "runtime/interp/executor.h"
 #include "uop/eval.h"
 

@@ -1,9 +1,7 @@
-#include "runtime/null/null_device.h"
-
 #include "base/error.h"
 #include "base/knobs.h"
 #include "renderer/cstyle.h"
-#include "runtime/cpu/cpu_device.h"
+#include "runtime/backends.h"
 
 #include <algorithm>
 

@@ -1,9 +1,8 @@
-#include "runtime/opencl/opencl_device.h"
-
 #include "base/error.h"
 #include "base/small_vec.h"
 #include "renderer/cstyle.h"
 #include "renderer/program.h"
+#include "runtime/backends.h"
 #include "runtime/opencl/driver.h"
 
 #include <algorithm>
