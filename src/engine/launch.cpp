@@ -26,8 +26,7 @@ void profile_step(const Launch& launch, double start, std::optional<double> seco
   const double end = now_seconds();
   std::string args, buffers;
   for (const UOp& b : launch.buffers)
-    buffers += (buffers.empty() ? "" : ",") +
-               json_quoted(fmt::format("{} {}", dtype_name(b.dtype()), to_string(b.shape())));
+    buffers += (buffers.empty() ? "" : ",") + json_quoted(fmt::format("{} {}", b.dtype(), b.shape()));
   double flops = 0, bytes = 0;
   if (const CompiledKernel* k = launch.kernel.get()) {
     flops = k->work.flops, bytes = k->work.bytes;

@@ -18,7 +18,7 @@ namespace {
 std::shared_ptr<Buffer> memory_of_value(const UOp& value) {
   const auto run = memory_run(value);
   if (!run || run->storage.op() != Op::Buffer)
-    user_runtime_error("only realised values can be read, this is a {}", op_name(value.op()));
+    user_runtime_error("only realised values can be read, this is a {}", value.op());
   if (!storage_bytes(value)) return nullptr;
   return Buffer::view(memory_of(run->storage), static_cast<size_t>(run->first * item_size(value.dtype())),
                       storage_bytes(value));
@@ -54,8 +54,7 @@ std::vector<Becomes> realize(std::span<const UOp> roots) {
 UOp buffer_from_host(const void* data, size_t bytes, const Shape& shape, DType dtype,
                      const std::string& device_name) {
   const UOp buffer = new_buffer(shape, dtype, canonical_device_name(device_name));
-  CHECK(bytes == storage_bytes(buffer), "{} bytes for shape {} of {}", bytes, to_string(shape),
-        dtype_name(dtype));
+  CHECK(bytes == storage_bytes(buffer), "{} bytes for shape {} of {}", bytes, shape, dtype);
   if (bytes) memory_of(buffer)->copy_in({static_cast<const std::byte*>(data), bytes});
   return buffer;
 }
@@ -69,15 +68,15 @@ UOp buffer_over(void* memory, const Shape& shape, DType dtype, const std::string
 }
 
 void lend_memory(const UOp& buffer, const std::optional<UOp>& value) {
-  CHECK(!value || storage_bytes(buffer) == storage_bytes(*value), "{} lent to {}", to_string(value->shape()),
-        to_string(buffer.shape()));
+  CHECK(!value || storage_bytes(buffer) == storage_bytes(*value), "{} lent to {}", value->shape(),
+        buffer.shape());
   buffer.param().store->storage = value ? memory_of_value(*value) : nullptr;
 }
 
 void read_buffer(const UOp& value, void* out, size_t bytes) {
   if (Recording::open())
     user_runtime_error("cannot access tensor data during JIT capture, the value will be baked in");
-  CHECK(bytes == storage_bytes(value), "reading {} bytes of {}", bytes, to_string(value.shape()));
+  CHECK(bytes == storage_bytes(value), "reading {} bytes of {}", bytes, value.shape());
   if (const auto memory = memory_of_value(value)) memory->copy_out({static_cast<std::byte*>(out), bytes});
 }
 

@@ -38,7 +38,7 @@ void set_gradients(const std::vector<Tensor>& tensors, const Tensor& flat) {
   int64_t at = 0;
   for (const Tensor& t : params) at += t.numel().value();
   if (!(flat.shape() == Shape{at}))
-    value_error("gradients of shape {} for parameters of {} elements", to_string(flat.shape()), at);
+    value_error("gradients of shape {} for parameters of {} elements", flat.shape(), at);
   at = 0;
   for (Tensor t : params) {
     const int64_t n = t.numel().value();

@@ -99,7 +99,7 @@ Embedding::Embedding(int64_t vocabulary, int64_t dim) : weight(Tensor::glorot_un
 
 Tensor Embedding::operator()(const Tensor& index) const {
   if (!is_int(index.dtype()))
-    type_error("Expected integer dtype for index in embedding, got dtypes.{}", dtype_name(index.dtype()));
+    type_error("Expected integer dtype for index in embedding, got dtypes.{}", index.dtype());
   // A sum over the rows with one that counts: an index that no row has gives zeros. The scheduler makes it a
   // load.
   const Tensor rows = Tensor::arange(weight.shape()[0].value());
@@ -135,7 +135,7 @@ MultiheadAttention::MultiheadAttention(int64_t dim, int64_t heads, bool with_bia
 }
 
 Tensor MultiheadAttention::operator()(const Tensor& x, const Options& options) const {
-  if (x.ndim() != 3) value_error("attention wants (batch, length, features), got {}", to_string(x.shape()));
+  if (x.ndim() != 3) value_error("attention wants (batch, length, features), got {}", x.shape());
   const std::vector<Tensor> weights = in_proj_weight.chunk(3);
   const std::vector<Tensor> biases = in_proj_bias ? in_proj_bias->chunk(3) : std::vector<Tensor>();
   auto projected = [&](size_t i, const Tensor& source) {

@@ -30,7 +30,7 @@ BatchNorm::BatchNorm(int64_t channels, const Options& options)
 
 Tensor BatchNorm::operator()(const Tensor& x) const {
   if (x.ndim() < 2 || !(x.shape()[1] == SInt(channels)))
-    value_error("batch norm of {} channels got an input of shape {}", channels, to_string(x.shape()));
+    value_error("batch norm of {} channels got an input of shape {}", channels, x.shape());
   const bool tracks = options.track_running_stats;
   if (tracks && !is_training())
     return x.batchnorm(weight, bias, *running_mean, (*running_var + options.eps).rsqrt());
@@ -46,8 +46,7 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   if (tracks) {
     const int64_t count = x.numel().value();
     if (count <= channels)
-      value_error("batch norm cannot train on fewer than two values a channel (shape {})",
-                  to_string(x.shape()));
+      value_error("batch norm cannot train on fewer than two values a channel (shape {})", x.shape());
     const double m = options.momentum;
     const double unbiased = static_cast<double>(count) / static_cast<double>(count - channels);
     Tensor moving_mean = *running_mean, moving_var = *running_var, batches = *num_batches_tracked;
@@ -66,7 +65,7 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, double eps, bool affine)
 
 Tensor GroupNorm::operator()(const Tensor& x) const {
   if (x.ndim() < 2 || !(x.shape()[1] == SInt(channels)))
-    value_error("group norm of {} channels got an input of shape {}", channels, to_string(x.shape()));
+    value_error("group norm of {} channels got an input of shape {}", channels, x.shape());
   const Tensor normal = x.reshape({x.shape()[0], groups, -1}).layernorm(-1, eps).reshape(x.shape());
   if (!weight) return normal;
   Shape per_channel(static_cast<size_t>(x.ndim()), SInt(1));
@@ -82,7 +81,7 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   const Shape& given = x.shape();
   if (given.size() < wanted.size() ||
       !std::equal(wanted.begin(), wanted.end(), given.end() - static_cast<std::ptrdiff_t>(wanted.size())))
-    value_error("layer norm over {} got an input of shape {}", to_string(wanted), to_string(given));
+    value_error("layer norm over {} got an input of shape {}", wanted, given);
   Ints axes;
   for (size_t i = 0; i < wanted.size(); i++) axes.push_back(-1 - static_cast<int64_t>(i));
   const Tensor normal = x.layernorm(axes, eps);

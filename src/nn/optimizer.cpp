@@ -86,7 +86,7 @@ void Optimizer::check_ready() const {
     if (!params_[i].grad())
       user_runtime_error(
           "parameter {} of shape {} has no gradient: call backward() on a loss that depends on it", i,
-          to_string(params_[i].shape()));
+          params_[i].shape());
 }
 
 std::vector<Tensor> Optimizer::schedule_step() {

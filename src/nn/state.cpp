@@ -29,9 +29,7 @@ bool fits(const Tensor& target, const Tensor& value) {
   return target.shape() == value.shape() || (is_one_element(target.shape()) && is_one_element(value.shape()));
 }
 
-std::string type_text(const Tensor& t) {
-  return fmt::format("{} of {}", to_string(t.shape()), dtype_name(t.dtype()));
-}
+std::string type_text(const Tensor& t) { return fmt::format("{} of {}", t.shape(), t.dtype()); }
 
 }  // namespace
 

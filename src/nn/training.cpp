@@ -47,8 +47,8 @@ void update_average(const std::vector<Tensor>& average, const std::vector<Tensor
     value_error("an average of {} tensors cannot follow {}", average.size(), values.size());
   for (size_t i = 0; i < values.size(); i++)
     if (!(average[i].shape() == values[i].shape()))
-      value_error("an average of shape {} cannot follow tensor {} of shape {}", to_string(average[i].shape()),
-                  i, to_string(values[i].shape()));
+      value_error("an average of shape {} cannot follow tensor {} of shape {}", average[i].shape(), i,
+                  values[i].shape());
   std::vector<Tensor> moved;
   for (size_t i = 0; i < values.size(); i++) {
     Tensor mean = average[i];

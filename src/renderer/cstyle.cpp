@@ -106,7 +106,7 @@ const CWriter::Value& CWriter::value(const UOp& u) {
   const UOp& x = strip_after(u);
   const auto it = values_.find(x.node());
   if (it != values_.end()) return it->second;
-  CHECK(x.is_const(), "{} is used before it is computed", op_name(x.op()));
+  CHECK(x.is_const(), "{} is used before it is computed", x.op());
   return values_[x.node()] = {literal(x.dtype(), x.value())};
 }
 
@@ -234,7 +234,7 @@ void CWriter::store(const UOp& u) {
   const Access a = access_of(u);
   const DType d = a.at.buffer.dtype();
   const int64_t n = a.at.lanes;
-  CHECK(a.value.dtype() == d, "a {} stored to {}", dtype_name(a.value.dtype()), dtype_name(d));
+  CHECK(a.value.dtype() == d, "a {} stored to {}", a.value.dtype(), d);
   const bool lane_gates = a.gate && lanes_of(a.gate) > 0;
   const std::string x = without_parentheses(n ? lanes(a.value, n, 8) : scalar(a.value));
   std::string text;

@@ -34,7 +34,7 @@ std::string LlvmWriter::operand(const UOp& u) {
   const UOp& x = strip_after(u);
   if (x.is_const()) return literal(x.dtype(), x.value());
   const auto it = names_.find(x.node());
-  CHECK(it != names_.end(), "{} is used before it is computed", op_name(x.op()));
+  CHECK(it != names_.end(), "{} is used before it is computed", x.op());
   return it->second;
 }
 
@@ -300,7 +300,7 @@ bool LlvmWriter::is_streamed(const UOp& u, const Access& a) {
 void LlvmWriter::store(const UOp& u) {
   const Access a = access_of(u);
   const DType d = a.at.buffer.dtype();
-  CHECK(a.value.dtype() == d, "a {} stored to {}", dtype_name(a.value.dtype()), dtype_name(d));
+  CHECK(a.value.dtype() == d, "a {} stored to {}", a.value.dtype(), d);
   const std::string x = to_memory(operand(a.value, a.at.lanes), d, a.at.lanes);
   if (a.at.scattered || (a.gate && lanes_of(a.gate) > 0)) {
     masked(a, d, true, x);

@@ -17,7 +17,7 @@ std::string_view LlvmWriter::scalar_type(DType d) {
                                     kFloats[] = {"", "half", "float", "double"};
   if (is_bool(d)) return "i1";
   CHECK(d != DType::Void && !is_weak(d) && (!is_narrow_float(d) || d == DType::Float16),
-        "LLVM has no type for {}", dtype_name(d));
+        "LLVM has no type for {}", d);
   return (is_float(d) ? kFloats : kInts)[std::countr_zero(static_cast<uint64_t>(item_size(d)))];
 }
 
@@ -88,7 +88,7 @@ std::string LlvmWriter::int_alu(const UOp& u, int64_t n) {
   if (u.op() == Op::Neg)
     return value_of("sub {}{} {}, {}", cannot_overflow(u) ? "nsw " : "", t, literal(d, 0, n), a);
   if (u.op() == Op::Trunc) return a;
-  CHECK(u.n_srcs() > 1, "{} of {}", op_name(u.op()), dtype_name(d));
+  CHECK(u.n_srcs() > 1, "{} of {}", u.op(), d);
   std::string b = operand(u.src(1), n);
   if (u.op() == Op::MulAcc) {
     const std::string product = value_of("mul {} {}, {}", t, a, b);
@@ -130,7 +130,7 @@ std::string LlvmWriter::float_alu(const UOp& u, int64_t n) {
     case Op::Reciprocal: return value_of("fdiv {} {}, {}", t, literal(d, 1.0, n), a);
     default: break;
   }
-  CHECK(u.n_srcs() > 1, "{} of {}", op_name(u.op()), dtype_name(u.dtype()));
+  CHECK(u.n_srcs() > 1, "{} of {}", u.op(), u.dtype());
   const std::string b = operand(u.src(1), n);
   switch (u.op()) {
     case Op::Add: return value_of("fadd contract {} {}, {}", t, a, b);

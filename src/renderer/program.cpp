@@ -41,8 +41,7 @@ std::string_view why_not_rendered(Op op) {
 void cannot_render(const UOp& u, std::string_view renderer) {
   std::string_view reason = why_not_rendered(u.op());
   if (reason.empty()) reason = "it has no place in a linear program in this form";
-  CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, op_name(u.op()), dtype_name(u.dtype()),
-        reason);
+  CHECK(false, "the {} renderer cannot print {} of {}: {}", renderer, u.op(), u.dtype(), reason);
   __builtin_unreachable();
 }
 
@@ -72,12 +71,12 @@ void refuse_work_groups(const Signature& s, std::string_view renderer) {
 
 int64_t lanes_of(const UOp& u) {
   if (!u.has_shape() || u.shape().empty()) return 0;
-  CHECK(u.ndim() == 1, "value of shape {} in a linear program", to_string(u.shape()));
+  CHECK(u.ndim() == 1, "value of shape {} in a linear program", u.shape());
   return u.shape()[0].value();
 }
 
 Address address_of(const UOp& address) {
-  CHECK(is_address(address), "{} is not an address", op_name(address.op()));
+  CHECK(is_address(address), "{} is not an address", address.op());
   const UOp& u = strip_after(address);
   Address a;
   a.buffer = strip_after(u.src(0));
@@ -92,13 +91,12 @@ Address address_of(const UOp& address) {
     a.lanes = u.src(2).src(0).value().as_i64();
     CHECK(a.lanes > 0, "address of {} elements", a.lanes);
   }
-  CHECK(is_int(a.index.dtype()) && !is_weak(a.index.dtype()), "index of dtype {}",
-        dtype_name(a.index.dtype()));
+  CHECK(is_int(a.index.dtype()) && !is_weak(a.index.dtype()), "index of dtype {}", a.index.dtype());
   return a;
 }
 
 Access access_of(const UOp& u) {
-  CHECK(u.op() == Op::Load || u.op() == Op::Store, "{} is no memory access", op_name(u.op()));
+  CHECK(u.op() == Op::Load || u.op() == Op::Store, "{} is no memory access", u.op());
   Access a;
   a.at = address_of(u.src(0));
   if (u.n_srcs() > 1) a.value = u.src(1);
@@ -153,8 +151,7 @@ void check_operands(const UOp& u) {
                       : shifts && i == 1            ? is_int(d)
                       : compares                    ? d == u.src(0).dtype()
                                                     : d == u.dtype();
-    CHECK(fits && !is_weak(d), "operand {} of a {} of {} is {}", i, op_name(u.op()), dtype_name(u.dtype()),
-          dtype_name(d));
+    CHECK(fits && !is_weak(d), "operand {} of a {} of {} is {}", i, u.op(), u.dtype(), d);
   }
 }
 

@@ -324,7 +324,7 @@ class Builder {
     const UOp base = strip_views(u);
     const auto it = values_.find(base.node());
     CHECK(it != values_.end() && it->second.state.buffer, "assignment to a {}: only memory can be written",
-          op_name(base.op()));
+          base.op());
     return it->second.state;
   }
 
@@ -332,7 +332,7 @@ class Builder {
   static UOp address(const UOp& view, Coords out, const State& state) {
     UOp u = view;
     while (is_movement(u.op())) {
-      CHECK(u.op() != Op::Expand && u.op() != Op::Pad, "cannot write through {}", op_name(u.op()));
+      CHECK(u.op() != Op::Expand && u.op() != Op::Pad, "cannot write through {}", u.op());
       out = movement_coords(u, out);
       u = u.src(0);
     }

@@ -103,7 +103,7 @@ UOp moved(const UOp& coordinate, Change change) {
 
 Coords movement_coords(const UOp& op, const Coords& out) {
   const Shape& in_shape = op.src(0).shape();
-  CHECK(out.size() == op.shape().size(), "{} coordinates for shape {}", out.size(), to_string(op.shape()));
+  CHECK(out.size() == op.shape().size(), "{} coordinates for shape {}", out.size(), op.shape());
   Coords in(in_shape.size());
   switch (op.op()) {
     case Op::Reshape: return reshape_coords(in_shape, op.shape(), out);
@@ -142,7 +142,7 @@ Coords movement_coords(const UOp& op, const Coords& out) {
     }
     default: break;
   }
-  CHECK(false, "{} is not a movement op", op_name(op.op()));
+  CHECK(false, "{} is not a movement op", op.op());
   return in;
 }
 

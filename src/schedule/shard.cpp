@@ -159,8 +159,7 @@ class Resolver {
   Shards flipped(const UOp& u) const {
     const std::optional<int> axis = of(u.src(0)).axis;
     if (axis && u.arg_as<AxesArg>().span()[static_cast<size_t>(*axis)])
-      user_runtime_error("flipping not supported on sharded axis {} of shape {}", *axis,
-                         to_string(u.shape()));
+      user_runtime_error("flipping not supported on sharded axis {} of shape {}", *axis, u.shape());
     return moved(u, 0);
   }
 
@@ -195,7 +194,7 @@ class Resolver {
     }
     if (!out.axis)
       user_runtime_error("reshape {} -> {} moved items between shards: axis {} is sharded over {} devices",
-                         to_string(in), to_string(to), *from.axis, n);
+                         in, to, *from.axis, n);
     Shape local = to;
     local[static_cast<size_t>(*out.axis)] = to[static_cast<size_t>(*out.axis)].value() / n;
     for (const UOp& p : from.parts) out.parts.push_back(reshape(p, local));
@@ -224,8 +223,7 @@ class Resolver {
       for (const std::string& d : devices_) out.parts.push_back(copy_to(shrink(shard, first, size), d));
     } else {
       user_runtime_error("{} not supported for sharded axis {} from {} to {}: {} shards of {} elements",
-                         is_pad ? "padding" : "shrinking", axis, to_string(in), to_string(u.shape()),
-                         devices_.size(), local);
+                         is_pad ? "padding" : "shrinking", axis, in, u.shape(), devices_.size(), local);
     }
     return out;
   }

@@ -13,17 +13,16 @@ namespace {
 // What flows in at the root: the given gradient, or 1 for a scalar.
 UOp root_gradient(const Tensor& root, const std::optional<Tensor>& given) {
   if (!is_float(root.dtype()))
-    user_runtime_error("only float Tensors have gradient, got {}", dtype_text(root.dtype()));
+    user_runtime_error("only float Tensors have gradient, got dtypes.{}", root.dtype());
   if (!given) {
     if (root.ndim() != 0)
       user_runtime_error(
           "when no gradient is provided, backward must be called on a scalar tensor, got shape {}",
-          to_string(root.shape()));
+          root.shape());
     return Tensor(1.0, root.dtype()).uop();
   }
   if (!(given->shape() == root.shape()))
-    value_error("gradient shape must match tensor shape, {} != {}", to_string(given->shape()),
-                to_string(root.shape()));
+    value_error("gradient shape must match tensor shape, {} != {}", given->shape(), root.shape());
   return promote(given->uop(), root.dtype());
 }
 
@@ -68,7 +67,7 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& targets,
   std::vector<UOp> nodes;
   for (const Tensor& t : targets) {
     if (!is_float(t.dtype()))
-      user_runtime_error("only float Tensors have gradient, got {}", dtype_text(t.dtype()));
+      user_runtime_error("only float Tensors have gradient, got dtypes.{}", t.dtype());
     if (is_weak(t.dtype())) user_runtime_error("cannot take gradient wrt a weak Tensor");
     nodes.push_back(t.uop());
   }

@@ -19,14 +19,13 @@ UOp negated(const UOp& x) {
 
 void require_int(const char* what, const Tensor& a, const Tensor& b) {
   if (is_int(a.dtype()) && is_int(b.dtype())) return;
-  user_runtime_error("{} operands must be int, got [{}, {}]", what, dtype_text(a.dtype()),
-                     dtype_text(b.dtype()));
+  user_runtime_error("{} operands must be int, got [dtypes.{}, dtypes.{}]", what, a.dtype(), b.dtype());
 }
 
 void require_no_float(const char* what, const Tensor& a, const Tensor& b) {
   if (!is_float(join_of(a, b))) return;
-  user_runtime_error("{} operands must be int or bool, got [{}, {}]", what, dtype_text(a.dtype()),
-                     dtype_text(b.dtype()));
+  user_runtime_error("{} operands must be int or bool, got [dtypes.{}, dtypes.{}]", what, a.dtype(),
+                     b.dtype());
 }
 
 }  // namespace
@@ -130,7 +129,7 @@ Tensor Tensor::bitwise_xor(const Tensor& x) const {
 Tensor Tensor::bitwise_not() const {
   if (is_bool(dtype())) return logical_not();
   if (is_float(dtype()))
-    user_runtime_error("bitwise_not operand must be int or bool, got {}", dtype_text(dtype()));
+    user_runtime_error("bitwise_not operand must be int or bool, got dtypes.{}", dtype());
   return bitwise_xor(is_unsigned(dtype()) ? Tensor(max_value(dtype())) : Tensor(-1));
 }
 
@@ -155,7 +154,7 @@ Tensor Tensor::le(const Tensor& x) const {
 Tensor Tensor::ge(const Tensor& x) const { return x.le(*this); }
 
 Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
-  if (!is_bool(dtype())) user_runtime_error("where cond must be bool, got {}", dtype_text(dtype()));
+  if (!is_bool(dtype())) user_runtime_error("where cond must be bool, got dtypes.{}", dtype());
   const DType d = join_of(x, y);
   return Tensor(alu(Op::Where, {uop(), promote(x.uop(), d), promote(y.uop(), d)}));
 }

@@ -47,11 +47,10 @@ std::string NestedData::to_string() const {
 
 Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, DType dtype,
                           const std::string& device) {
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype dtypes.{}", dtype);
   const int64_t expected = lathe::prod(shape).value() * item_size(dtype);
   if (expected != static_cast<int64_t>(data.size()))
-    value_error("shape {} of {} needs {} bytes, got {}", lathe::to_string(shape), dtype_text(dtype), expected,
-                data.size());
+    value_error("shape {} of dtypes.{} needs {} bytes, got {}", shape, dtype, expected, data.size());
   if (data.empty()) return constant_of(shape, 0, dtype);
   if (names_several(device)) return from_bytes(data, shape, dtype, split_devices(device)[0]).to(device);
   return Tensor(buffer_from_host(data.data(), data.size(), shape, dtype, place(device)));
@@ -59,18 +58,18 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, const Shape& shape, D
 
 Tensor Tensor::from_blob(void* memory, const Shape& shape, DType dtype, const std::string& device,
                          std::shared_ptr<const void> owner) {
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype dtypes.{}", dtype);
   if (lathe::prod(shape) == SInt(0)) return constant_of(shape, 0, dtype);
   return Tensor(buffer_over(memory, shape, dtype, place(device), std::move(owner)));
 }
 
 Tensor Tensor::from_file(const std::string& path, DType dtype) {
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype dtypes.{}", dtype);
   const auto file = std::make_shared<MappedFile>(path, MappedFile::Mode::Shared);
   const size_t width = static_cast<size_t>(item_size(dtype)), n = file->size() / width;
   if (n * width != file->size())
-    value_error("{} has {} bytes, which is no multiple of the {} of {}", path, file->size(), width,
-                dtype_text(dtype));
+    value_error("{} has {} bytes, which is no multiple of the {} of dtypes.{}", path, file->size(), width,
+                dtype);
   return from_blob(const_cast<std::byte*>(file->bytes().data()), {SInt(static_cast<int64_t>(n))}, dtype,
                    "DISK:" + path, file);
 }
@@ -80,7 +79,7 @@ Tensor Tensor::from(const NestedData& data, const TensorOptions& options) {
   std::vector<Scalar> flat;
   nested_shape(data, data, shape, 0, flat);
   const DType dtype = options.dtype.value_or(data_dtype(flat));
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype dtypes.{}", dtype);
   const size_t width = static_cast<size_t>(item_size(dtype));
   std::vector<std::byte> bytes;
   bytes.reserve(flat.size() * width);
@@ -101,11 +100,10 @@ Tensor Tensor::constant_of(const Shape& shape, const Scalar& value, std::optiona
 
 Tensor Tensor::full(const Shape& shape, const Scalar& value, const TensorOptions& options) {
   for (const SInt& d : shape)
-    if (d.is_const() && d.value() < 0)
-      value_error("cannot have negative size in shape {}", lathe::to_string(shape));
+    if (d.is_const() && d.value() < 0) value_error("cannot have negative size in shape {}", shape);
   const Tensor constant = constant_of(shape, value, options.dtype);
   if (is_weak(constant.dtype()))
-    user_runtime_error("cannot create storage for weak dtype {}", dtype_text(constant.dtype()));
+    user_runtime_error("cannot create storage for weak dtype dtypes.{}", constant.dtype());
   if (lathe::prod(shape) == SInt(0)) return constant;
   return Tensor(stored(constant.uop(), place(options.device)));
 }
@@ -161,8 +159,8 @@ Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& ste
   if (options.dtype) dtype = *options.dtype;
   if (n == 0) return constant_of({0}, 0, dtype);
   if (is_int(dtype) && !(fits(start, dtype) && fits(any_float ? stop : last, dtype)))
-    overflow_error("arange [{}, {}) is not representable in dtype {}", start.to_string(), stop.to_string(),
-                   dtype_text(dtype));
+    overflow_error("arange [{}, {}) is not representable in dtype dtypes.{}", start.to_string(),
+                   stop.to_string(), dtype);
 
   // Running sums of a constant: the scheduler turns the reduction into the index itself.
   if (!any_float && !is_float(dtype) && !is_bool(dtype)) {

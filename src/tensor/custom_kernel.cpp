@@ -45,8 +45,7 @@ UOp flattened(const UOp& body, const Order& order) {
     if (u.op() != Op::Index || !is_memory(u.src(0))) return done.over_sources(u);
     const Shape& shape = u.src(0).shape();
     if (u.n_srcs() != shape.size() + 1)
-      value_error("a kernel indexes memory of shape {} with {} coordinates", to_string(shape),
-                  u.n_srcs() - 1);
+      value_error("a kernel indexes memory of shape {} with {} coordinates", shape, u.n_srcs() - 1);
     Coords at;
     for (const UOp& i : u.srcs().subspan(1)) at.push_back(done.of(i));
     return index(done.of(u.src(0)), shape.size() == 1 ? at[0] : simplify(flat_index(at, shape)));
@@ -85,7 +84,7 @@ UOp written_state(const Tensor& t, const std::string& device, const std::string&
   if (!run || !(prod(run->storage.shape()) == t.numel()) || run->storage.dtype() != t.dtype())
     user_runtime_error(
         "the kernel {} writes to a view of memory (shape {}): it has to be all of it, in order", name,
-        to_string(t.shape()));
+        t.shape());
   return run->storage;
 }
 
@@ -128,7 +127,7 @@ std::vector<Tensor> run_kernel(const std::vector<Tensor>& arguments, const UOp& 
   for (const size_t i : order) {
     const Tensor& t = arguments[i];
     if (is_weak(t.dtype()))
-      user_runtime_error("argument {} of the kernel {} is {}: cast it", i, name, dtype_text(t.dtype()));
+      user_runtime_error("argument {} of the kernel {} is dtypes.{}: cast it", i, name, t.dtype());
     const bool is_written = states.size() < n_written;
     states.push_back(is_written ? written_state(t, device, name) : read_state(t, device));
     for (size_t k = 0; k + 1 < states.size() && k < n_written; k++)
@@ -174,7 +173,7 @@ std::vector<Tensor> custom_kernel(const std::vector<Tensor>& arguments, const Ke
   const UOp body = sink(effects.srcs(), std::make_shared<const KernelArg>(std::move(arg)));
   if (const auto wrong = find_violation(body, SpecLevel::Kernel))
     value_error("the kernel {} is not legal: {}, which a {} breaks", options.name, wrong->rule,
-                op_name(wrong->node.op()));
+                wrong->node.op());
   return run_kernel(arguments, body, order, written.size(), options);
 }
 

@@ -70,7 +70,7 @@ Tensor Tensor::einsum(const std::string& formula, const std::vector<Tensor>& ope
     check_letters(terms[i]);
     if (static_cast<int64_t>(terms[i].size()) != operands[i].ndim())
       value_error("einsum term {} does not fit shape {}", split_at(clean.substr(0, arrow), ',')[i],
-                  lathe::to_string(operands[i].shape()));
+                  operands[i].shape());
     all += terms[i];
     factors.push_back(take_diagonals(operands[i], terms[i]));
   }

@@ -86,7 +86,7 @@ List grad_reduce(const Match& m) {
     const UOp count = prepend(fold(cast(hit, y.dtype()), Op::Add), folded);
     return {where(hit, wide * alu(Op::Reciprocal, {count}), zero_like(g))};
   }
-  CHECK(op == Op::Mul, "no gradient of a reduction by {}", op_name(op));
+  CHECK(op == Op::Mul, "no gradient of a reduction by {}", op);
   // y / x, but the product of the others at the only zero, and 0 elsewhere when there are zeros.
   const UOp is_zero = eq(x, number(0)), one = weak_literal(Scalar(1), x.dtype());
   const UOp zeros = prepend(fold(cast(is_zero, y.dtype()), Op::Add), folded);
@@ -309,7 +309,7 @@ List call_gradient(const UOp& u, List& into, const std::unordered_set<const Node
 GradientKind gradient_kind(Op op) {
   if (kWithRule.contains(op)) return GradientKind::Rule;
   if (kNoGradient.contains(op)) return GradientKind::None;
-  CHECK(kRefused.contains(op), "{} has no entry for gradients", op_name(op));
+  CHECK(kRefused.contains(op), "{} has no entry for gradients", op);
   return GradientKind::Refused;
 }
 
@@ -343,7 +343,7 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> root
       Incoming context{own->second};
       list = matcher.rewrite(u, context);
     }
-    if (list.empty()) user_runtime_error("failed to compute gradient for {}", op_name(u.op()));
+    if (list.empty()) user_runtime_error("failed to compute gradient for {}", u.op());
     for (size_t k = 0; k < list.size(); k++) {
       const UOp& s = u.src(k);
       if (!list[k] || !on_path.count(s.node())) continue;

@@ -62,7 +62,7 @@ Tensor permuted(Tensor states, const Tensor& turns, const std::vector<Tensor>& c
 }  // namespace
 
 Tensor Tensor::keccak(int64_t rate, uint8_t suffix) const {
-  if (dtype() != DType::UInt8) user_runtime_error("keccak expects uint8, got {}", dtype_text(dtype()));
+  if (dtype() != DType::UInt8) user_runtime_error("keccak expects uint8, got dtypes.{}", dtype());
   if (rate <= 0 || rate >= kStateBytes || rate % 8)
     value_error("rate must be a multiple of 8 below {}, got {}", kStateBytes, rate);
   if (ndim() == 0) value_error("keccak needs at least one axis");

@@ -44,7 +44,7 @@ AxisIndex from_symbolic_slice(const Slice& s, const SInt& size) {
   out.high = resolve(s.stop, size);
   const SInt length = out.high - out.low;
   if (length.is_const() ? length.value() < 0 : length.uop().bounds().lo.less(Scalar(0)))
-    user_runtime_error("slice {} of size {} may have negative length", slice_text(s), to_string(Shape{size}));
+    user_runtime_error("slice {} of size {} may have negative length", slice_text(s), Shape{size});
   return out;
 }
 
@@ -79,8 +79,8 @@ void check_position(const SInt& i, const Tensor& x, size_t axis) {
   const UOp position = i.uop();
   const Bounds& b = position.bounds();
   if (b.lo.less(Scalar(size)) && !b.hi.less(Scalar(lowest))) return;
-  index_error("index={} is out of bounds with size={}: axis {} of a {} tensor of shape {}{}",
-              expression(position), size, axis, dtype_text(x.dtype()), lathe::to_string(x.shape()),
+  index_error("index={} is out of bounds with size={}: axis {} of a dtypes.{} tensor of shape {}{}",
+              expression(position), size, axis, x.dtype(), x.shape(),
               size ? fmt::format(" allows {}..{}", lowest, size - 1) : "");
 }
 
@@ -94,8 +94,7 @@ AxisIndex from_position(const SInt& i, const Tensor& x, size_t axis) {
 }
 
 AxisIndex from_tensor(const Tensor& positions, const SInt& size, const std::string& device) {
-  if (!is_int(positions.dtype()))
-    index_error("index dtype {} is not supported", dtype_text(positions.dtype()));
+  if (!is_int(positions.dtype())) index_error("index dtype dtypes.{} is not supported", positions.dtype());
   if (!device.empty() && !positions.device().empty() && device != positions.device())
     user_runtime_error("expected index and tensor on the same device, got {} and {}", positions.device(),
                        device);
@@ -330,7 +329,7 @@ void Tensor::set_selection(const std::vector<TensorIndex>& indices, const Tensor
   const Tensor view = select_basic(*this, axes);
   const Tensor same_type = is_weak_literal(value.uop()) ? Tensor(value.uop().value(), dtype()) : value;
   if (same_type.dtype() != dtype())
-    user_runtime_error("setitem dtype mismatch: {} != {}", dtype_text(dtype()), dtype_text(value.dtype()));
+    user_runtime_error("setitem dtype mismatch: dtypes.{} != dtypes.{}", dtype(), value.dtype());
   const Gathers g(axes);
   if (!g.dims.empty() && is_disk(device()))
     user_runtime_error(

@@ -22,8 +22,7 @@ Sampling sampling(Interpolation mode, bool align_corners, int64_t from, int64_t 
 
 Tensor resampled(const Tensor& x, int64_t dim, int64_t to, Interpolation mode, bool align_corners) {
   const int64_t from = x.size(dim).value();
-  if (from == 0)
-    value_error("cannot interpolate an axis without elements, got shape {}", to_string(x.shape()));
+  if (from == 0) value_error("cannot interpolate an axis without elements, got shape {}", x.shape());
   const auto [factor, offset, divisor] = sampling(mode, align_corners, from, to);
   Shape along(x.shape().size(), SInt(1)), wide = x.shape();
   along[static_cast<size_t>(dim)] = wide[static_cast<size_t>(dim)] = to;

@@ -28,7 +28,7 @@ void check_inputs(const std::vector<Tensor>& inputs) {
     const std::vector<UOp> memory = memory_below(inputs[i]);
     if (memory.empty())
       user_runtime_error("JIT inputs must be real buffers; input {} of shape {} has no memory, use .clone()",
-                         i, to_string(inputs[i].shape()));
+                         i, inputs[i].shape());
     for (const UOp& b : memory) {
       const auto [first, is_new] = seen.emplace(b.node(), i);
       if (!is_new)
@@ -59,7 +59,7 @@ std::string view_text(const UOp& view) {
   std::string out;
   for (UOp u = view; !(u == view_base(view)); u = u.src(0)) {
     const std::string from = u.op() == Op::Shrink ? " from " + to_string(shape_from_node(u.src(1))) : "";
-    out = fmt::format(" {}{} to {}{}", op_name(u.op()), from, to_string(u.shape()), out);
+    out = fmt::format(" {}{} to {}{}", u.op(), from, u.shape(), out);
   }
   return to_string(view_base(view).shape()) + out;
 }

@@ -82,7 +82,7 @@ std::vector<Tensor> Tensor::split(const Ints& sizes, int64_t dim) const {
   for (int64_t n : pieces) sum += n;
   if (sum != length)
     value_error("expect sizes to sum exactly to {}, but got {} for dim={} of shape {}", length, sum, dim,
-                lathe::to_string(shape()));
+                shape());
   std::vector<Tensor> out;
   int64_t at = 0;
   for (int64_t n : pieces) {
@@ -104,8 +104,7 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
 std::vector<Tensor> Tensor::meshgrid(const std::vector<Tensor>& tensors, bool xy) {
   Shape sizes;
   for (const Tensor& t : tensors) {
-    if (t.ndim() > 1)
-      user_runtime_error("meshgrid takes 0-D or 1-D tensors, got shape {}", lathe::to_string(t.shape()));
+    if (t.ndim() > 1) user_runtime_error("meshgrid takes 0-D or 1-D tensors, got shape {}", t.shape());
     sizes.push_back(t.numel());
   }
   // Tensor i varies along axis i, but with `xy` the first two change places.

@@ -8,7 +8,7 @@ namespace lathe {
 namespace {
 
 void require_matrix(const char* name, const Tensor& x) {
-  if (x.ndim() < 2) value_error("{} expects at least 2 axes, got shape {}", name, to_string(x.shape()));
+  if (x.ndim() < 2) value_error("{} expects at least 2 axes, got shape {}", name, x.shape());
 }
 
 Tensor transposed(const Tensor& x) { return x.transpose(-2, -1); }

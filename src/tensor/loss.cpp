@@ -65,8 +65,7 @@ Tensor Tensor::cross_entropy(const Tensor& target, const CrossEntropyOptions& op
     Shape without = shape();
     if (ndim() > 0) without.erase(without.begin() + axis);
     if (ndim() == 0 || !(without == target.shape()))
-      user_runtime_error("shape mismatch: self.shape={}, Y.shape={}", lathe::to_string(shape()),
-                         lathe::to_string(target.shape()));
+      user_runtime_error("shape mismatch: self.shape={}, Y.shape={}", shape(), target.shape());
     y = target.unsqueeze(axis).one_hot_along(size(axis), axis);
   }
   const double s = options.label_smoothing;

@@ -10,8 +10,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   const int64_t dx = ndim(), dw = w.ndim();
   if (dx == 0 || dw == 0) user_runtime_error("both tensors need to be at least 1D, got {}D and {}D", dx, dw);
   const int64_t w_axis = -std::min<int64_t>(dw, 2);
-  if (!(size(-1) == w.size(w_axis)))
-    user_runtime_error("cannot dot {} and {}", lathe::to_string(shape()), lathe::to_string(w.shape()));
+  if (!(size(-1) == w.size(w_axis))) user_runtime_error("cannot dot {} and {}", shape(), w.shape());
   // x (…, m, 1, k) times w (…, 1, n, k), folded over k.
   Shape left(shape().begin(), shape().end() - 1),
       right(w.shape().begin(), w.shape().end() - std::min<int64_t>(dw, 2));

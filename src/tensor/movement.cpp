@@ -22,8 +22,7 @@ int Tensor::resolve_dim(int64_t dim, int extra) const {
 Tensor Tensor::reshape(const Shape& given) const {
   Shape to = given;
   const auto unknown = std::ranges::count_if(to, is_keep);
-  if (unknown > 1)
-    user_runtime_error("only one dimension can be inferred using -1, getting {}", lathe::to_string(given));
+  if (unknown > 1) user_runtime_error("only one dimension can be inferred using -1, getting {}", given);
   if (unknown == 1) {
     SInt known = 1;
     for (const SInt& d : to)
@@ -33,22 +32,19 @@ Tensor Tensor::reshape(const Shape& given) const {
     std::replace_if(to.begin(), to.end(), is_keep, inferred);
   }
   for (const SInt& d : to)
-    if (d.is_const() && d.value() < 0) value_error("shape {} has a negative size", lathe::to_string(given));
-  if (!(lathe::prod(to) == numel()))
-    value_error("size mismatch, can't reshape ({}) -> ({})", lathe::to_string(shape()),
-                lathe::to_string(given));
+    if (d.is_const() && d.value() < 0) value_error("shape {} has a negative size", given);
+  if (!(lathe::prod(to) == numel())) value_error("size mismatch, can't reshape ({}) -> ({})", shape(), given);
   return Tensor(lathe::reshape(uop(), to));
 }
 
 Tensor Tensor::expand(const Shape& given) const {
   Shape to = given;
   const size_t lead = to.size() - shape().size();
-  if (to.size() < shape().size())
-    value_error("cannot broadcast {} to new_shape={}", lathe::to_string(shape()), lathe::to_string(given));
+  if (to.size() < shape().size()) value_error("cannot broadcast {} to new_shape={}", shape(), given);
   for (size_t i = 0; i < to.size(); i++) {
     if (is_keep(to[i])) to[i] = i < lead ? SInt(1) : shape()[i - lead];
     if (i < lead || shape()[i - lead] == SInt(1) || shape()[i - lead] == to[i]) continue;
-    value_error("cannot broadcast {} to new_shape={}", lathe::to_string(shape()), lathe::to_string(given));
+    value_error("cannot broadcast {} to new_shape={}", shape(), given);
   }
   return Tensor(broadcast_to(uop(), to));
 }
@@ -86,8 +82,7 @@ Tensor Tensor::flip(const Ints& axes) const {
 
 Tensor Tensor::shrink(const AxisPairs& bounds) const {
   if (static_cast<int64_t>(bounds.size()) != ndim())
-    value_error("shrink needs bounds for every axis: {} for shape {}", bounds.size(),
-                lathe::to_string(shape()));
+    value_error("shrink needs bounds for every axis: {} for shape {}", bounds.size(), shape());
   Shape offset, size;
   for (size_t i = 0; i < bounds.size(); i++) {
     const SInt& whole = shape()[i];
@@ -96,9 +91,9 @@ Tensor Tensor::shrink(const AxisPairs& bounds) const {
     const SInt &from = offset.back(), &n = size.back();
     for (const SInt& room : {from, n, whole - from - n})
       if (room.uop().bounds().hi.less(Scalar(0)) || value_of(room).value_or(0) < 0)
-        value_error("invalid shrink [{}, {}) of axis {} of a {} tensor of shape {}, allowed 0..{}",
-                    expression(from.uop()), expression((from + n).uop()), i, dtype_text(dtype()),
-                    lathe::to_string(shape()), expression(whole.uop()));
+        value_error("invalid shrink [{}, {}) of axis {} of a dtypes.{} tensor of shape {}, allowed 0..{}",
+                    expression(from.uop()), expression((from + n).uop()), i, dtype(), shape(),
+                    expression(whole.uop()));
   }
   return Tensor(lathe::shrink(uop(), offset, size));
 }

@@ -74,8 +74,7 @@ Tensor Tensor::pad(const Padding& padding, PadMode mode, const Scalar& value) co
   if (mode == PadMode::Constant) return pad_constant(pads, value);
   for (size_t i = 0; i < pads.size(); i++)
     if (!shape()[i].is_const() || !pads[i].first.is_const() || !pads[i].second.is_const())
-      user_runtime_error("padding of symbolic shape {} is only possible with a constant",
-                         lathe::to_string(shape()));
+      user_runtime_error("padding of symbolic shape {} is only possible with a constant", shape());
   if (mode != PadMode::Circular) return pad_by_copying(pads, mode);
 
   Ints times;
@@ -124,8 +123,7 @@ Tensor Tensor::pad_by_copying(const AxisPairs& pads, PadMode mode) const {
 
 Tensor Tensor::pad_to(const Shape& to, const Scalar& value) const {
   if (static_cast<int64_t>(to.size()) != ndim())
-    value_error("pad_to needs a size for every axis: {} for shape {}", lathe::to_string(to),
-                lathe::to_string(shape()));
+    value_error("pad_to needs a size for every axis: {} for shape {}", to, shape());
   AxisPairs pads;
   for (size_t i = 0; i < to.size(); i++)
     pads.push_back(to[i] == SInt(-1) ? AxisPair(0, 0) : AxisPair(0, to[i] - shape()[i]));
@@ -141,11 +139,11 @@ Tensor upper_mask(const Shape& shape, int64_t diagonal) {
 }  // namespace
 
 Tensor Tensor::triu(int64_t diagonal) const {
-  if (ndim() < 2) value_error("triu needs at least 2 axes, got shape {}", lathe::to_string(shape()));
+  if (ndim() < 2) value_error("triu needs at least 2 axes, got shape {}", shape());
   return upper_mask(shape(), diagonal).where(*this, Tensor(weak_literal(0, dtype())));
 }
 Tensor Tensor::tril(int64_t diagonal) const {
-  if (ndim() < 2) value_error("tril needs at least 2 axes, got shape {}", lathe::to_string(shape()));
+  if (ndim() < 2) value_error("tril needs at least 2 axes, got shape {}", shape());
   return upper_mask(shape(), diagonal + 1).where(Tensor(weak_literal(0, dtype())), *this);
 }
 

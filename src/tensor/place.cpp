@@ -43,7 +43,7 @@ std::string memory_beside(const std::string& device) {
 }
 
 UOp uninitialized(const Shape& shape, DType dtype, const std::string& device, std::optional<int> axis) {
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_text(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype dtypes.{}", dtype);
   Shape most;
   for (const SInt& d : shape) most.push_back(SInt(d.vmax()));
   const std::vector<std::string> devices = split_devices(device);

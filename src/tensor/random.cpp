@@ -102,7 +102,7 @@ Tensor regrouped(const Tensor& words, DType d, int64_t n) {
 
 int64_t concrete_size(const Shape& shape) {
   for (const SInt& d : shape)
-    if (!d.is_const() || d.value() < 0) value_error("invalid shape {} for random numbers", to_string(shape));
+    if (!d.is_const() || d.value() < 0) value_error("invalid shape {} for random numbers", shape);
   return prod(shape).value();
 }
 
@@ -115,7 +115,7 @@ double fan_in(const Shape& shape) {
 // Numbers like a tensor; each shard draws its own.
 Tensor draw_like(const Tensor& t, const TensorOptions& options, auto draw) {
   if (!options.dtype && is_weak(t.dtype()))
-    value_error("random numbers like a tensor of weak dtype {} need a dtype", dtype_text(t.dtype()));
+    value_error("random numbers like a tensor of weak dtype dtypes.{} need a dtype", t.dtype());
   return per_shard(t, options.device, [&](const Shape& shape, const std::string& where) {
     return draw(shape, TensorOptions{options.dtype.value_or(t.dtype()), split_devices(where)[0]}).to(where);
   });
@@ -150,8 +150,7 @@ uint32_t device_key(uint32_t number) {
 
 Tensor Tensor::threefry(const Tensor& key) const {
   if (dtype() != DType::UInt64 || key.dtype() != DType::UInt64)
-    user_runtime_error("threefry operands must be uint64, got [{}, {}]", dtype_text(dtype()),
-                       dtype_text(key.dtype()));
+    user_runtime_error("threefry operands must be uint64, got [dtypes.{}, dtypes.{}]", dtype(), key.dtype());
   return Tensor(alu(Op::Threefry, {uop(), key.uop()}));
 }
 
@@ -190,7 +189,7 @@ void Tensor::manual_seed(uint32_t seed) {
 Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_float());
   if (!is_float(dtype) || is_weak(dtype))
-    value_error("rand only supports concrete float dtypes, got {}", dtype_text(dtype));
+    value_error("rand only supports concrete float dtypes, got dtypes.{}", dtype);
   const int64_t n = concrete_size(shape);
   const std::string device = place(options.device);
   if (names_several(device)) user_runtime_error("rand only supports single device, got {}", device);
@@ -203,7 +202,7 @@ Tensor Tensor::rand(const Shape& shape, const TensorOptions& options) {
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(default_float());
   if (!is_float(dtype) || is_weak(dtype))
-    value_error("randn only supports concrete float dtypes, got {}", dtype_text(dtype));
+    value_error("randn only supports concrete float dtypes, got dtypes.{}", dtype);
   // Box and Muller: an angle and a radius.
   Shape pair = shape;
   pair.insert(pair.begin(), SInt(2));
@@ -229,7 +228,7 @@ Tensor Tensor::normal(const Shape& shape, double mean, double std, const TensorO
 
 Tensor Tensor::randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
   const DType dtype = options.dtype.value_or(DType::Int32);
-  if (!is_int(dtype) || is_weak(dtype)) type_error("randint dtype must be int, got {}", dtype_text(dtype));
+  if (!is_int(dtype) || is_weak(dtype)) type_error("randint dtype must be int, got dtypes.{}", dtype);
   if (low >= high) value_error("randint requires low < high, got {} and {}", low, high);
   const Tensor unit = rand(shape, {default_float(), options.device});
   return unit.mul(static_cast<double>(high - low)).cast(dtype).add(low);
@@ -263,7 +262,7 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& options) {
 
 Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
   if (ndim() != 1 && ndim() != 2)
-    value_error("multinomial needs a vector or matrix of weights, got shape {}", lathe::to_string(shape()));
+    value_error("multinomial needs a vector or matrix of weights, got shape {}", shape());
   if (num_samples < 1) value_error("multinomial needs at least one sample, got {}", num_samples);
   if (ndim() == 1) return unsqueeze(0).multinomial(num_samples, replacement).squeeze(0);
   const SInt rows = shape()[0], n = shape()[1];

@@ -230,8 +230,7 @@ SInt Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolv
 Shape Tensor::max_shape() const { return lathe::max_shape(shape()); }
 
 int64_t Tensor::element_size() const {
-  if (is_weak(dtype()))
-    user_runtime_error("element_size requires a concrete dtype, got {}", dtype_text(dtype()));
+  if (is_weak(dtype())) user_runtime_error("element_size requires a concrete dtype, got dtypes.{}", dtype());
   return item_size(dtype());
 }
 
@@ -249,8 +248,8 @@ bool Tensor::is_param() const { return state_->is_param; }
 std::string Tensor::to_string() const {
   const std::string where = device().empty() ? "None" : device();
   const std::string gradient = state_->grad ? TensorState::handle(state_->grad).to_string() : "None";
-  return fmt::format("<Tensor <UOp {} {} {}> on {} with grad {}>", where, lathe::to_string(shape()),
-                     dtype_text(dtype()), where, gradient);
+  return fmt::format("<Tensor <UOp {} {} dtypes.{}> on {} with grad {}>", where, shape(), dtype(), where,
+                     gradient);
 }
 
 const Tensor& Tensor::realize() const {
@@ -286,9 +285,7 @@ std::vector<std::byte> Tensor::read(DType dtype) const {
   Shape sizes;
   for (const SInt& d : value.shape()) {
     const std::optional<int64_t> n = value_of(d);
-    if (!n)
-      value_error("cannot read a tensor of symbolic shape {}: bind() the Variables",
-                  lathe::to_string(shape()));
+    if (!n) value_error("cannot read a tensor of symbolic shape {}: bind() the Variables", shape());
     sizes.push_back(*n);
   }
   if (!(sizes == value.shape())) {  // through one of a shape that does not depend on the values
@@ -325,8 +322,7 @@ void Tensor::write(const UOp& given, bool is_temporary) {
   if (!value.device().empty() && !target.device().empty() && value.device() != target.device())
     user_runtime_error("assign device mismatch {} != {}", target.device(), value.device());
   if (value.dtype() != target.dtype())
-    user_runtime_error("assign dtype mismatch {} != {}", dtype_text(target.dtype()),
-                       dtype_text(value.dtype()));
+    user_runtime_error("assign dtype mismatch dtypes.{} != dtypes.{}", target.dtype(), value.dtype());
 
   if (lathe::prod(target.shape()) == SInt(0)) return;
   const UOp base = view_base(target);
@@ -365,8 +361,7 @@ Tensor Tensor::assign(const Tensor& x) && {
 }
 
 Tensor& Tensor::replace(const Tensor& x) {
-  if (!(shape() == x.shape()))
-    value_error("replace shape mismatch {} != {}", lathe::to_string(shape()), lathe::to_string(x.shape()));
+  if (!(shape() == x.shape())) value_error("replace shape mismatch {} != {}", shape(), x.shape());
   LiveTensors::instance().set(*state_, x.uop());
   return *this;
 }

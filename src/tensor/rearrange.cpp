@@ -90,7 +90,7 @@ std::vector<SInt> sizes_of(const Side& side, const Shape& shape, const AxisSizes
       known = known * out[*open];
     }
     if (!(known == shape[i]))
-      value_error("axis {} of shape {} is not of the size that its names have", i, to_string(shape));
+      value_error("axis {} of shape {} is not of the size that its names have", i, shape);
   }
   return out;
 }
@@ -105,7 +105,7 @@ Tensor Tensor::rearrange(const std::string& formula, const AxisSizes& sizes) con
   const auto n_open = ndim() - static_cast<int64_t>(parse_side(from, 0).groups.size());
   const bool has_open = from.find("...") != std::string::npos;
   if (n_open < 0 || (n_open > 0 && !has_open))
-    value_error("\"{}\" has not as many axes as shape {}", from, lathe::to_string(shape()));
+    value_error("\"{}\" has not as many axes as shape {}", from, shape());
   const Side left = parse_side(from, n_open), right = parse_side(to, n_open);
   if (!std::is_permutation(left.names.begin(), left.names.end(), right.names.begin(), right.names.end()) ||
       has_open != (to.find("...") != std::string::npos))

@@ -39,13 +39,13 @@ Tensor last_selected(const Tensor& mask, const Tensor& values, const Axes& axes,
 }
 
 Tensor Tensor::one_hot_along(const SInt& num_classes, int64_t dim) const {
-  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got {}", dtype_text(dtype()));
+  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got dtypes.{}", dtype());
   const DType d = num_classes.vmax() > INT32_MAX ? DType::Int64 : DType::Int32;
   return eq(iota(num_classes, d, resolve_dim(dim), static_cast<int>(ndim())));
 }
 
 Tensor Tensor::one_hot(int64_t num_classes) const {
-  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got {}", dtype_text(dtype()));
+  if (!is_int(dtype())) user_runtime_error("expect integer dtype for one hot, got dtypes.{}", dtype());
   if (num_classes < 0) value_error("num_classes must be non-negative, got {}", num_classes);
   return unsqueeze(-1).one_hot_along(num_classes, -1).cast(default_int());
 }
@@ -60,8 +60,7 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
     const SInt &own = shape()[i], &wanted = index.shape()[i];
     const bool whole = static_cast<int>(i) == axis;
     if (!whole && own.is_const() && wanted.is_const() && wanted.value() > own.value())
-      value_error("index of shape {} does not fit {} off dim={}", lathe::to_string(index.shape()),
-                  lathe::to_string(shape()), dim);
+      value_error("index of shape {} does not fit {} off dim={}", index.shape(), shape(), dim);
     bounds.push_back(whole ? AxisPair(none) : AxisPair(0, wanted));
   }
   const Tensor x = shrink(bounds).unsqueeze(-1).transpose(-1, axis);
@@ -85,17 +84,17 @@ Hits hits_of(const Tensor& target, int dim, const Tensor& index, const Tensor& s
                 source.ndim());
   if (target.ndim() == 0) value_error("scatter needs at least one axis");
   if (!is_int(index.dtype()))
-    user_runtime_error("expect integer dtype for index, got {}", dtype_text(index.dtype()));
+    user_runtime_error("expect integer dtype for index, got dtypes.{}", index.dtype());
   if (source.dtype() != target.dtype())
-    user_runtime_error("expect self and src to have the same dtype, got {} and {}",
-                       dtype_text(target.dtype()), dtype_text(source.dtype()));
+    user_runtime_error("expect self and src to have the same dtype, got dtypes.{} and dtypes.{}",
+                       target.dtype(), source.dtype());
   const size_t rank = target.shape().size(), axis = static_cast<size_t>(dim);
   AxisPairs grown;
   for (size_t i = 0; i < rank; i++) {
     const int64_t own = target.shape()[i].value(), wanted = index.shape()[i].value();
     if ((i != axis && wanted > own) || wanted > source.shape()[i].value())
-      value_error("index of shape {} does not fit self {} and src {}", to_string(index.shape()),
-                  to_string(target.shape()), to_string(source.shape()));
+      value_error("index of shape {} does not fit self {} and src {}", index.shape(), target.shape(),
+                  source.shape());
     grown.push_back(i == axis ? AxisPair(none) : AxisPair(0, SInt(own - wanted)));
   }
   grown.push_back(none);
@@ -179,7 +178,7 @@ TruePositions true_positions(const Tensor& mask, std::optional<int64_t> size) {
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size,
                              const Scalar& fill_value) const {
   if (!is_bool(mask.dtype()))
-    user_runtime_error("masked_select expects bool mask tensor, got {}", dtype_text(mask.dtype()));
+    user_runtime_error("masked_select expects bool mask tensor, got dtypes.{}", mask.dtype());
   const Shape common = broadcast_shapes(std::vector<Shape>{shape(), mask.shape()});
   const auto [flat, known] = true_positions(mask.expand(common), size);
   return known.where(expand(common).flatten().gather(0, flat), Tensor(fill_value, dtype()));

@@ -14,7 +14,7 @@ bool is_view_op(const UOp& u) { return is_movement(u.op()) || u.op() == Op::Deta
 std::vector<UOp> view_chain(const UOp& view, const UOp& base) {
   std::vector<UOp> chain;
   for (UOp u = view; !(u == base); u = u.src(0)) {
-    CHECK(is_view_op(u), "{} is not a view", op_name(u.op()));
+    CHECK(is_view_op(u), "{} is not a view", u.op());
     chain.push_back(u);
   }
   return {chain.rbegin(), chain.rend()};
@@ -116,7 +116,7 @@ UOp invert_movement(const UOp& op_node, const UOp& x) {
     }
     case Op::Shrink: return pad(x, shape_from_node(op_node.src(1)), in.shape());
     case Op::Pad: return shrink(x, shape_from_node(op_node.src(1)), in.shape());
-    default: CHECK(false, "{} has no inverse", op_name(op_node.op()));
+    default: CHECK(false, "{} has no inverse", op_node.op());
   }
 }
 

@@ -31,13 +31,12 @@ std::string to_text(const UOp& u) { return expression(u, {.characters = 400, .de
 [[noreturn]] void refuse(const Access& a, const UOp& gate, std::string_view reason) {
   const ParamArg& p = a.memory.param();
   const Bounds& range = a.index.bounds();
-  throw InternalError(detail::with_context(
-      fmt::format("{} of {} {} may be out of range: {}\n  index: {}\n  range: {}..{}, allowed 0..{}\n  gate: "
-                  "{}\n  memory: {} "
-                  "of {}",
-                  op_name(a.effect.op()), p.space == AddrSpace::Global ? "buffer" : "scratch", p.slot, reason,
-                  to_text(a.index), range.lo.to_string(), range.hi.to_string(), a.limit, to_text(gate),
-                  to_string(a.memory.shape()), dtype_name(p.dtype))));
+  throw InternalError(detail::with_context(fmt::format(
+      "{} of {} {} may be out of range: {}\n  index: {}\n  range: {}..{}, allowed 0..{}\n  gate: "
+      "{}\n  memory: {} "
+      "of {}",
+      a.effect.op(), p.space == AddrSpace::Global ? "buffer" : "scratch", p.slot, reason, to_text(a.index),
+      range.lo.to_string(), range.hi.to_string(), a.limit, to_text(gate), a.memory.shape(), p.dtype)));
 }
 
 // The smallest and largest value of an index under a gate, exactly: the sum falls into parts that share no

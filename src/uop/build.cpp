@@ -49,7 +49,7 @@ static UOp make_param(Op op, const Shape& shape, ParamArg arg) {
 
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device, AddrSpace space) {
   static std::atomic<int64_t> next_slot{0};
-  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype_name(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create storage for weak dtype {}", dtype);
   auto store = space == AddrSpace::Global ? std::make_shared<StorageSlot>() : nullptr;
   return make_param(Op::Buffer, shape,
                     {next_slot.fetch_add(1), dtype, space, "", device, {}, 1, std::move(store)});
@@ -61,7 +61,7 @@ UOp variable(const std::string& name, int64_t lo, int64_t hi, DType dtype, int64
 }
 
 UOp param(int slot, const Shape& shape, DType dtype, const std::string& device) {
-  if (is_weak(dtype)) user_runtime_error("cannot create param for weak dtype {}", dtype_name(dtype));
+  if (is_weak(dtype)) user_runtime_error("cannot create param for weak dtype {}", dtype);
   return make_param(Op::Param, shape, {slot, dtype, AddrSpace::Global, "", device, {}, 1, nullptr});
 }
 
@@ -98,7 +98,7 @@ UOp reshape(const UOp& x, const Shape& s) {
 
 UOp permute(const UOp& x, std::span<const int> order) {
   CHECK(static_cast<int>(order.size()) == x.ndim(), "permutation of {} axes for shape {}", order.size(),
-        to_string(x.shape()));
+        x.shape());
   bool identity = true;
   for (size_t i = 0; i < order.size(); i++) identity = identity && order[i] == static_cast<int>(i);
   return identity ? x : UOp::make(Op::Permute, {x}, AxesArg(order));
@@ -111,15 +111,14 @@ UOp prepend(const UOp& x, const Shape& axes) {
 UOp broadcast_to(const UOp& x, const Shape& s) {
   const Shape& in = x.shape();
   if (in == s) return x;
-  if (in.size() > s.size()) value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
+  if (in.size() > s.size()) value_error("cannot broadcast {} to new_shape={}", in, s);
   const size_t lead = s.size() - in.size();
   Shape grown, kept;  // new axes in front, and what remains of x without the size-1 axes that grow
   std::vector<int> order(s.size());
   SmallVec<int, 8> grown_axes, kept_axes;
   for (size_t i = 0; i < s.size(); i++) {
     const bool grows = i < lead || (in[i - lead] == SInt(1) && !(s[i] == SInt(1)));
-    if (!grows && !(in[i - lead] == s[i]))
-      value_error("cannot broadcast {} to new_shape={}", to_string(in), to_string(s));
+    if (!grows && !(in[i - lead] == s[i])) value_error("cannot broadcast {} to new_shape={}", in, s);
     (grows ? grown : kept).push_back(s[i]);
     (grows ? grown_axes : kept_axes).push_back(static_cast<int>(i));
   }
@@ -132,7 +131,7 @@ UOp broadcast_to(const UOp& x, const Shape& s) {
 UOp pad(const UOp& x, const Shape& before, const Shape& total) {
   const Shape& in = x.shape();
   CHECK(before.size() == in.size() && total.size() == in.size(), "pad of rank {} for shape {}", before.size(),
-        to_string(in));
+        in);
   if (total == in) return x;
   return UOp::make(Op::Pad, {x, shape_node(before), shape_node(total)});
 }
@@ -140,14 +139,13 @@ UOp pad(const UOp& x, const Shape& before, const Shape& total) {
 UOp shrink(const UOp& x, const Shape& offset, const Shape& size) {
   const Shape& in = x.shape();
   CHECK(offset.size() == in.size() && size.size() == in.size(), "shrink of rank {} for shape {}",
-        offset.size(), to_string(in));
+        offset.size(), in);
   if (size == in) return x;
   return UOp::make(Op::Shrink, {x, shape_node(offset), shape_node(size)});
 }
 
 UOp flip(const UOp& x, std::span<const int> flags) {
-  CHECK(static_cast<int>(flags.size()) == x.ndim(), "flip of rank {} for shape {}", flags.size(),
-        to_string(x.shape()));
+  CHECK(static_cast<int>(flags.size()) == x.ndim(), "flip of rank {} for shape {}", flags.size(), x.shape());
   SmallVec<int, 8> useful;
   bool any = false;
   for (size_t i = 0; i < flags.size(); i++) {

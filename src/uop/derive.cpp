@@ -42,7 +42,7 @@ const Shape* alu_shape(std::span<const UOp> srcs) {
 const Shape* index_shape(std::span<const UOp> srcs) {
   const Shape& base = srcs[0].shape();
   const size_t n = srcs.size() - 1;
-  CHECK(n <= base.size(), "{} coordinates into shape {}", n, to_string(base));
+  CHECK(n <= base.size(), "{} coordinates into shape {}", n, base);
   Shape out;
   for (const UOp& i : srcs.subspan(1))
     for (const SInt& d : i.shape()) out.push_back(d);
@@ -66,10 +66,9 @@ const Shape* bitcast_shape(DType to, const UOp& x) {
 const Shape* reshape_shape(std::span<const UOp> srcs) {
   Shape out = shape_from_node(srcs[1]);
   for (const SInt& d : out)
-    if (d.is_const() && d.value() < 0)
-      value_error("bad reshape: {} -> {}", to_string(srcs[0].shape()), to_string(out));
+    if (d.is_const() && d.value() < 0) value_error("bad reshape: {} -> {}", srcs[0].shape(), out);
   if (!(prod(out) == prod(srcs[0].shape())))
-    value_error("size mismatch, can't reshape ({}) -> ({})", to_string(srcs[0].shape()), to_string(out));
+    value_error("size mismatch, can't reshape ({}) -> ({})", srcs[0].shape(), out);
   return intern_shape(out);
 }
 
@@ -84,7 +83,7 @@ const Shape* movement_shape(Op op, std::span<const UOp> srcs, const Arg& arg) {
     }
     case Op::Permute: {
       const auto order = std::get<AxesArg>(arg).span();
-      CHECK(order.size() == in.size(), "permutation of {} axes for shape {}", order.size(), to_string(in));
+      CHECK(order.size() == in.size(), "permutation of {} axes for shape {}", order.size(), in);
       Shape out;
       for (int8_t axis : order) out.push_back(in[static_cast<size_t>(axis)]);
       return intern_shape(out);
@@ -115,7 +114,7 @@ const Shape* stage_shape(std::span<const UOp> srcs) {
 
 // What a Result stands for, over the Params of the function.
 const UOp& called_value(const UOp& call, const Arg& number) {
-  CHECK(call.op() == Op::Call && call.src(0).op() == Op::Sink, "a Result of a {}", op_name(call.op()));
+  CHECK(call.op() == Op::Call && call.src(0).op() == Op::Sink, "a Result of a {}", call.op());
   const Scalar* n = std::get_if<Scalar>(&number);
   CHECK(n && n->is_int() && n->as_int() >= 0 && n->as_int() < static_cast<int128>(call.src(0).n_srcs()),
         "a function of {} values has no such Result", call.src(0).n_srcs());
@@ -126,7 +125,7 @@ const Shape* multi_shape(std::span<const UOp> srcs, const Arg& arg) {
   Shape out = srcs[0].shape();
   for (const int8_t axis : std::get<AxesArg>(arg).span()) {
     CHECK(axis >= 0 && static_cast<size_t>(axis) < out.size(), "parts of shape {} along axis {}",
-          to_string(srcs[0].shape()), static_cast<int>(axis));
+          srcs[0].shape(), static_cast<int>(axis));
     SInt& size = out[static_cast<size_t>(axis)];
     size = size * SInt(static_cast<int64_t>(srcs.size()));
   }
@@ -136,8 +135,7 @@ const Shape* multi_shape(std::span<const UOp> srcs, const Arg& arg) {
 const Shape* reduce_shape(const UOp& x, const ReduceArg& arg) {
   if (!arg.n_axes) return x.node()->shape;
   const Shape& in = x.shape();
-  CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes,
-        to_string(in));
+  CHECK(static_cast<size_t>(arg.n_axes) <= in.size(), "Reduce of {} axes of shape {}", arg.n_axes, in);
   return intern_shape(Shape(in.begin() + arg.n_axes, in.end()));
 }
 
@@ -148,7 +146,7 @@ const Shape* intern_shape(const Shape& s) { return intern(s, shape_hash(s)); }
 DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
   switch (info(op).dtype_rule) {
     case DTypeRule::Void: return DType::Void;
-    case DTypeRule::Src0: CHECK(!srcs.empty(), "{} without sources", op_name(op)); return srcs[0].dtype();
+    case DTypeRule::Src0: CHECK(!srcs.empty(), "{} without sources", op); return srcs[0].dtype();
     case DTypeRule::Join: {
       if (srcs.empty()) return DType::WeakInt;  // the empty Stack of rank 0
       DType d = srcs[0].dtype();
@@ -169,7 +167,7 @@ DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
   }
   if (const auto* p = std::get_if<ParamPtr>(&arg)) return (*p)->dtype;
   if (const auto* v = std::get_if<Scalar>(&arg)) return weak_dtype(*v);
-  CHECK(op == Op::Noop, "the dtype of a {} must be stated", op_name(op));
+  CHECK(op == Op::Noop, "the dtype of a {} must be stated", op);
   return DType::Void;
 }
 

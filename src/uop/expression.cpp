@@ -184,8 +184,8 @@ class Writer {
       case Op::Cast:
         if (u.src(0).is_const() && u.src(0).dtype() == weak_dtype(u.src(0).value()))
           return node(u.src(0), true);
-        return form(u, fmt::format("({})($0)", dtype_name(u.dtype())));
-      case Op::Bitcast: return form(u, fmt::format("bitcast($0, {})", dtype_name(u.dtype())));
+        return form(u, fmt::format("({})($0)", u.dtype()));
+      case Op::Bitcast: return form(u, fmt::format("bitcast($0, {})", u.dtype()));
       case Op::Stack:
         text("{");
         list(u.srcs());

@@ -288,7 +288,7 @@ uint32_t detail::new_fixed_point_bit() {
 }
 
 std::string detail::describe_application(const RuleInfo& rule, const UOp& u) {
-  return fmt::format("applying rule {} to {}", rule_name(rule), op_name(u.op()));
+  return fmt::format("applying rule {} to {}", rule_name(rule), u.op());
 }
 
 }  // namespace lathe

@@ -107,13 +107,13 @@ class GraphParser {
   Result<UOp> make(size_t offset, Op op, DType dtype, std::span<const UOp> srcs, Arg arg) {
     const auto least = static_cast<size_t>(min_sources(op));
     if (srcs.size() < least || (info(op).arity >= 0 && srcs.size() != least))
-      return fail(offset, fmt::format("{} takes {}{} sources, got {}", op_name(op),
+      return fail(offset, fmt::format("{} takes {}{} sources, got {}", op,
                                       info(op).arity < 0 ? "at least " : "", least, srcs.size()));
     const ArgKind kind = info(op).arg;
     if (kind != ArgKind::None && kind_of(arg) != kind && !has_flag(op, kOptionalArg))
-      return fail(offset, fmt::format("{} needs its arguments in braces", op_name(op)));
+      return fail(offset, fmt::format("{} needs its arguments in braces", op));
     if ((op == Op::Cast || op == Op::Bitcast || op == Op::Const) && dtype == DType::Void)
-      return fail(offset, fmt::format("{} needs a dtype", op_name(op)));
+      return fail(offset, fmt::format("{} needs a dtype", op));
     const bool stores = op == Op::Buffer || op == Op::Param;
     if (stores || op == Op::Reshape || op == Op::Expand || op == Op::Pad || op == Op::Shrink)
       for (const UOp& shape : srcs.subspan(stores ? 0 : 1)) LATHE_TRY_DO(check_shape(offset, op, shape));
@@ -121,7 +121,7 @@ class GraphParser {
     try {
       UOp made = UOp::make(op, dtype, srcs, std::move(arg));
       if (made.has_shape() && made.shape().size() > kMaxRank)
-        return fail(offset, fmt::format("{} has more than {} axes", op_name(op), kMaxRank));
+        return fail(offset, fmt::format("{} has more than {} axes", op, kMaxRank));
       return made;
     } catch (const Error& e) {
       return fail(offset, e.what());
@@ -131,18 +131,17 @@ class GraphParser {
   // Symbolic sizes are simplified as soon as they are part of a shape, and the simplifier wants legal graphs.
   Result<void> check_shape(size_t offset, Op op, const UOp& shape) {
     if (shape.op() != Op::Stack || shape.n_srcs() > kMaxRank)
-      return fail(offset,
-                  fmt::format("a shape of {} is not a Stack of at most {} sizes", op_name(op), kMaxRank));
+      return fail(offset, fmt::format("a shape of {} is not a Stack of at most {} sizes", op, kMaxRank));
     std::vector<UOp> todo(shape.srcs().begin(), shape.srcs().end());
     for (const UOp& size : todo)
       if (!is_int(size.dtype()) || !size.has_shape() || !size.shape().empty())
-        return fail(offset, fmt::format("a size of {} is no integer", op_name(op)));
+        return fail(offset, fmt::format("a size of {} is no integer", op));
     while (!todo.empty()) {
       const UOp u = std::move(todo.back());
       todo.pop_back();
       if (!legal_.insert(u.node()).second) continue;
       if (const std::string_view rule = broken_rule(u, SpecLevel::Tensor); !rule.empty())
-        return fail(offset, fmt::format("a size of {} uses {}: {}", op_name(op), op_name(u.op()), rule));
+        return fail(offset, fmt::format("a size of {} uses {}: {}", op, u.op(), rule));
       todo.insert(todo.end(), u.srcs().begin(), u.srcs().end());
     }
     return {};

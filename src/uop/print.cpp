@@ -109,7 +109,7 @@ class Printer {
       }
       put_arg(out, u);
     }
-    if (options_.shapes && u.has_shape()) out += fmt::format("  # {}", to_string(u.shape()));
+    if (options_.shapes && u.has_shape()) out += fmt::format("  # {}", u.shape());
     out += '\n';
   }
 
@@ -223,8 +223,7 @@ std::string print_arg(const UOp& u) {
 
 std::string print_node(const UOp& u) {
   auto head = [](const UOp& x) {
-    return x.dtype() == DType::Void ? std::string(op_name(x.op()))
-                                    : fmt::format("{} {}", op_name(x.op()), dtype_name(x.dtype()));
+    return x.dtype() == DType::Void ? std::string(op_name(x.op())) : fmt::format("{} {}", x.op(), x.dtype());
   };
   constexpr size_t kMaxSources = 8;
   std::string out = head(u);

@@ -210,8 +210,8 @@ void Rewriter::fail(std::string_view what, const UOp& node, const RuleInfo* last
   if (last) rules.push_back(last);
   for (size_t i = frames_.size(); i-- > 0 && rules.size() < kRulesInMessage && !(*frames_[i].node == node);)
     if (frames_[i].rule) rules.push_back(frames_[i].rule);
-  std::string text = fmt::format("{} (at {} of {}); rules that fired, last first:", what, op_name(node.op()),
-                                 dtype_name(node.dtype()));
+  std::string text =
+      fmt::format("{} (at {} of {}); rules that fired, last first:", what, node.op(), node.dtype());
   for (const RuleInfo* r : rules) text += fmt::format("\n  {}", rule_name(*r));
   throw InternalError(detail::with_context(std::move(text)));
 }

@@ -3,8 +3,14 @@
 #include "uop/simplify.h"
 #include "uop/uop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+
+// What the formatters of uop.h stand on, which fmt/core.h only declares.
+template fmt::appender fmt::formatter<fmt::string_view>::format(const fmt::string_view&,
+                                                                fmt::format_context&) const;
 
 namespace lathe {
 
@@ -62,7 +68,7 @@ UOp shape_node(const Shape& s) {
 }
 
 Shape shape_from_node(const UOp& stack) {
-  CHECK(stack.op() == Op::Stack, "a shape is a Stack, got {}", op_name(stack.op()));
+  CHECK(stack.op() == Op::Stack, "a shape is a Stack, got {}", stack.op());
   Shape s;
   for (const UOp& d : stack.srcs()) s.push_back(SInt(d));
   return s;

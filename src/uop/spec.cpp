@@ -101,16 +101,14 @@ class ListChecker {
   std::string text = fmt::format("UOp verification failed {}: {}", place, rule);
   if (info(node.op()).dtype_rule != DTypeRule::Arg)
     if (const DType d = derive_dtype(node.op(), node.srcs(), node.arg()); d != node.dtype())
-      text += fmt::format("\n  bad dtype {}, expected {} on {}", dtype_name(node.dtype()), dtype_name(d),
-                          op_name(node.op()));
+      text += fmt::format("\n  bad dtype {}, expected {} on {}", node.dtype(), d, node.op());
   throw InternalError(detail::with_context(
       fmt::format("{}\n  node: {}\n  expression: {}", text, print_node(node), expression(node, limits))));
 }
 
 void fail(const SpecViolation& v, SpecLevel level, std::string_view pass) {
   fail(v.node, v.rule,
-       fmt::format("at {} on {} after {} ({} level)", v.position, op_name(v.node.op()), pass,
-                   spec_level_name(level)));
+       fmt::format("at {} on {} after {} ({} level)", v.position, v.node.op(), pass, spec_level_name(level)));
 }
 
 }  // namespace
@@ -176,7 +174,7 @@ void verify_node(const UOp& u) {
       rule = table.broken_by(u);
   if (rule.empty() && derive_shape(u.op(), u.dtype(), u.srcs(), u.arg()) != u.node()->shape)
     rule = "the shape follows from the sources";
-  if (!rule.empty()) fail(u, rule, fmt::format("on {} as it was made", op_name(u.op())));
+  if (!rule.empty()) fail(u, rule, fmt::format("on {} as it was made", u.op()));
 }
 
 }  // namespace lathe

@@ -278,3 +278,20 @@ template <>
 struct std::hash<lathe::UOp> {
   size_t operator()(const lathe::UOp& u) const noexcept { return u.node() ? u.hash().lo : 0; }
 };
+
+// Messages print dtypes and ops by name, and shapes like "(2, 3)".
+namespace lathe::detail {
+template <auto text>
+struct TextFormatter : fmt::formatter<std::string_view> {
+  auto format(const auto& value, auto& context) const {
+    return fmt::formatter<std::string_view>::format(text(value), context);
+  }
+};
+}  // namespace lathe::detail
+template <>
+struct fmt::formatter<lathe::DType> : lathe::detail::TextFormatter<lathe::dtype_name> {};
+template <>
+struct fmt::formatter<lathe::Op> : lathe::detail::TextFormatter<lathe::op_name> {};
+template <>
+struct fmt::formatter<lathe::Shape>
+    : lathe::detail::TextFormatter<static_cast<std::string (*)(const lathe::Shape&)>(lathe::to_string)> {};

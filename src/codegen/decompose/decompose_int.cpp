@@ -177,7 +177,7 @@ UOp bound_shift(const Match& m) {
 UOp lower_threefry(const Match& m) {
   const UOp &counter = m[pat::x], &key = m[pat::y];
   if (is_native(m)) return {};
-  CHECK(m.root().dtype() == DType::UInt64, "Threefry of {}", dtype_name(m.root().dtype()));
+  CHECK(m.root().dtype() == DType::UInt64, "Threefry of {}", m.root().dtype());
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   constexpr DType kWord = DType::UInt32;
   const auto low_word = [](const UOp& u) { return cast(u, kWord); };

@@ -181,7 +181,7 @@ class WordPairs {
     const SInt n = u.shape()[0] * 2;
     if (n.vmax() > kMostElements)
       user_runtime_error("a buffer of {} elements of {} is too large where 64-bit integers are emulated",
-                         n.vmax() / 2, dtype_name(u.dtype()));
+                         n.vmax() / 2, u.dtype());
     const UOp size = constant(shape.src(0).dtype(), n.value());
     return UOp::make(u.op(), kWord, {stack({&size, 1})}, ParamPtr(arg));
   }
@@ -239,7 +239,7 @@ class WordPairs {
       case Op::Param: refuse("a variable that may leave int32");
       default: break;
     }
-    CHECK(is_alu(u.op()) && u.n_srcs() == 2, "{} of 64-bit integers", op_name(u.op()));
+    CHECK(is_alu(u.op()) && u.n_srcs() == 2, "{} of 64-bit integers", u.op());
     return binary(u);
   }
 
@@ -252,7 +252,7 @@ class WordPairs {
       return {alu(u.op(), {a.lo, b.lo}), word(0)};
     for (const PairOp& p : kPairOps)
       if (p.op == u.op()) return p.apply(a, b, is_signed);
-    CHECK(false, "{} of 64-bit integers", op_name(u.op()));
+    CHECK(false, "{} of 64-bit integers", u.op());
   }
   static bool fits_word(const UOp& u) {
     return !u.bounds().lo.less(Scalar(0)) && !max_value(kWord).less(u.bounds().hi);

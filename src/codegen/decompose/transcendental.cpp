@@ -27,7 +27,7 @@ struct FloatBits {
 constexpr FloatBits kBits32{DType::Int32, 23, 127, 0x1.8p23, 0x3f3504f3, 0x1p-126};
 constexpr FloatBits kBits64{DType::Int64, 52, 1023, 0x1.8p52, 0x3fe6a09e667f3bcd, 0x1p-1022};
 const FloatBits& bits_of(DType d) {
-  CHECK(d == DType::Float32 || d == DType::Float64, "a transcendental function of {}", dtype_name(d));
+  CHECK(d == DType::Float32 || d == DType::Float64, "a transcendental function of {}", d);
   return d == DType::Float32 ? kBits32 : kBits64;
 }
 

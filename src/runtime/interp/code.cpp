@@ -22,7 +22,7 @@ class Resolver {
       out_.variables.push_back(u.param().name);
     }
     for (const UOp& u : linear_) write_node(*this, u);
-    CHECK(open_.empty(), "{}: {} is never closed", out_.name, op_name(open_.back().first.op()));
+    CHECK(open_.empty(), "{}: {} is never closed", out_.name, open_.back().first.op());
     return std::move(out_);
   }
 
@@ -85,7 +85,7 @@ class Resolver {
   void bitcast(const UOp& u) { add_value(StepKind::Bitcast, u, {operand(u.src(0))}).from = u.src(0).dtype(); }
   void alu(const UOp& u) {
     if (u.op() == Op::Dot) return dot(u);
-    CHECK(is_alu(u.op()), "{}: {} has no place in a linear program", out_.name, op_name(u.op()));
+    CHECK(is_alu(u.op()), "{}: {} has no place in a linear program", out_.name, u.op());
     SmallVec<Operand, 3> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(operand(s));
     add_value(StepKind::Alu, u, std::move(srcs));
@@ -130,7 +130,7 @@ class Resolver {
     const UOp& x = strip_after(u);
     auto found = place_.find(x.node());
     if (found != place_.end()) return found->second;
-    CHECK(x.is_const(), "{}: {} is used before it is computed", out_.name, op_name(x.op()));
+    CHECK(x.is_const(), "{}: {} is used before it is computed", out_.name, x.op());
     constant(x);
     return place_.at(x.node());
   }
@@ -166,7 +166,7 @@ class Resolver {
   // The step that opened the region.
   int32_t close(const UOp& opened, const UOp& by) {
     CHECK(!open_.empty() && open_.back().first == opened, "{}: {} does not close the innermost open region",
-          out_.name, op_name(by.op()));
+          out_.name, by.op());
     const int32_t step = open_.back().second;
     open_.pop_back();
     return step;

@@ -142,8 +142,7 @@ class Run {
   [[noreturn]] void no_value(const Step& s, std::span<const Scalar> operands) const {
     std::string text;
     for (const Scalar& v : operands) text += (text.empty() ? "" : ", ") + v.to_string();
-    device_error("{}: {}({}) of type {} has no value", program_.name, op_name(s.op), text,
-                 dtype_name(s.dtype));
+    device_error("{}: {}({}) of type {} has no value", program_.name, s.op, text, s.dtype);
   }
 
   // Lanes are laid out as in memory, so types of different width take several lanes or parts of one.
@@ -154,7 +153,7 @@ class Run {
       return;
     }
     const int64_t total = s.lanes * to_size;
-    CHECK(total % from_size == 0, "Bitcast of {} bytes to {}", total, dtype_name(s.dtype));
+    CHECK(total % from_size == 0, "Bitcast of {} bytes to {}", total, s.dtype);
     std::vector<std::byte> bytes(static_cast<size_t>(total));
     for (int64_t i = 0; i < total / from_size; i++) {
       const uint64_t bits = encode(at(s.srcs[0], static_cast<int32_t>(i)), s.from);
@@ -180,8 +179,8 @@ class Run {
 
   [[noreturn]] void out_of_range(const Step& s, int64_t i, int64_t size) const {
     const Memory& m = program_.memories[static_cast<size_t>(s.index)];
-    index_error("{}: {} outside {} slot {}: index {}, size {} ({})", program_.name, op_name(s.op),
-                m.is_scratch ? "scratch" : "buffer", m.slot, i, size, dtype_name(m.dtype));
+    index_error("{}: {} outside {} slot {}: index {}, size {} ({})", program_.name, s.op,
+                m.is_scratch ? "scratch" : "buffer", m.slot, i, size, m.dtype);
   }
 
   void load(const Step& s) {
