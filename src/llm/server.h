@@ -1,7 +1,7 @@
 // Serves a language model over HTTP as OpenAI's API does: one request after the other, in the order they
 // come.
 #pragma once
-#include "base/net/http.h"
+#include "llm/net/http.h"
 #include "llm/server_request.h"
 
 #include <atomic>

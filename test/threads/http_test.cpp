@@ -1,5 +1,5 @@
 // The HTTP server: routes, streams, clients that go away, and several at a time.
-#include "base/net/http.h"
+#include "llm/net/http.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "base/net/http.h"
+#include "llm/net/http.h"
 
 #include "base/error.h"
 #include "base/log.h"
