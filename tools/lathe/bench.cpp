@@ -2,9 +2,9 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "lathe/command.h"
+#include "lathe/cpu_limits.h"
 #include "lathe/model_options.h"
 #include "lathe/number_check.h"
-#include "runtime/cpu/cpu_limits.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "lathe/command.h"
-#include "runtime/cpu/cpu_limits.h"
+#include "lathe/cpu_limits.h"
 #include "runtime/device.h"
 
 #include <fmt/format.h>

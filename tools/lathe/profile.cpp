@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "base/mmap.h"
 #include "lathe/command.h"
+#include "lathe/cpu_limits.h"
 #include "runtime/cpu/cpu_id.h"
-#include "runtime/cpu/cpu_limits.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/cpu/cpu_limits.h"
+#include "lathe/cpu_limits.h"
 
 #include "base/knobs.h"
 #include "base/thread_pool.h"
