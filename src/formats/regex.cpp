@@ -1,7 +1,7 @@
 #include "formats/regex.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 // Whether JSON satisfies a schema, by the definition of each keyword, and random schemas of these keywords.
 
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <nlohmann/json.hpp>
 

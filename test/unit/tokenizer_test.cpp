@@ -1,8 +1,8 @@
 // Tokenizers on vocabularies made here, beside the plainest form of each algorithm.
 #include "llm/tokenizer/tokenizer.h"
 
-#include "base/utf8.h"
 #include "formats/gguf/metadata.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/byte_alphabet.h"
 #include "llm/tokenizer/merge.h"
 #include "llm/tokenizer/pre_tokenizer.h"

@@ -1,5 +1,5 @@
 // The reader of GBNF.
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/grammar/net_builder.h"
 
 #include <fmt/format.h>

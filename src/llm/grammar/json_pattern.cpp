@@ -1,5 +1,5 @@
 // Regular expressions as grammars of the JSON strings that they accept.
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/grammar/json_schema.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "llm/grammar/json_schema.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/json_text.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "llm/grammar/net_builder.h"
 
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <algorithm>
 #include <unordered_set>

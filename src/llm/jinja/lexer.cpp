@@ -1,6 +1,6 @@
 #include "llm/jinja/lexer.h"
 
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Methods of strings, lists and mappings.
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/jinja/evaluate.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "llm/jinja/text.h"
 
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include "llm/jinja/value.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

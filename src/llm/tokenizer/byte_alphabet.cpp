@@ -1,6 +1,6 @@
 #include "llm/tokenizer/byte_alphabet.h"
 
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <array>
 

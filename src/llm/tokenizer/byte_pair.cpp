@@ -1,6 +1,6 @@
 // Byte-level BPE, and its form over characters (gemma4).
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/byte_alphabet.h"
 #include "llm/tokenizer/merge.h"

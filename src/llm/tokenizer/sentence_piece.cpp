@@ -1,5 +1,5 @@
 // SentencePiece BPE.
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/merge.h"
 

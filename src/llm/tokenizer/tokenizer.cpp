@@ -1,7 +1,7 @@
 #include "llm/tokenizer/tokenizer.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/byte_alphabet.h"
 #include "llm/tokenizer/pre_tokenizer.h"

@@ -1,6 +1,6 @@
 // SentencePiece's Unigram: of all ways to cut a text into tokens, the one of the highest sum of scores.
 #include "base/error.h"
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/token_trie.h"
 

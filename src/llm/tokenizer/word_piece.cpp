@@ -1,5 +1,5 @@
 // WordPiece, as of BERT's uncased models.
-#include "base/utf8.h"
+#include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/token_trie.h"
 

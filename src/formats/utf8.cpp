@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "formats/utf8.h"
 
 #include <algorithm>
 
