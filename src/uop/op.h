@@ -98,9 +98,6 @@ struct OpSet {
     r.words[1] |= o.words[1];
     return r;
   }
-  constexpr bool intersects(const OpSet& o) const {
-    return (words[0] & o.words[0]) || (words[1] & o.words[1]);
-  }
   constexpr bool operator==(const OpSet&) const = default;
 };
 constexpr OpSet ops_with(uint32_t flags) {

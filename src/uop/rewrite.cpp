@@ -220,11 +220,4 @@ UOp graph_rewrite(const UOp& root, const Matcher<UOp>& rules, const RewriteOptio
   return Rewriter(rules, options)(root);
 }
 
-UOp graph_rewrite_bottom_up(const UOp& root, const Matcher<UOp>& rules, RewriteOptions options) {
-  static const Matcher<UOp> none;
-  CHECK(!options.bottom_up, "two sets of bottom-up rules");
-  options.bottom_up = &rules;
-  return graph_rewrite(root, none, options);
-}
-
 }  // namespace lathe

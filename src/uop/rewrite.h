@@ -28,8 +28,6 @@ struct RewriteOptions {
 // no recursion. InternalError when rules go round in a circle or never end (knob REWRITE_LIMIT), with the
 // rules that fired.
 UOp graph_rewrite(const UOp& root, const Matcher<UOp>& rules, const RewriteOptions& options = {});
-// Bottom-up rules only.
-UOp graph_rewrite_bottom_up(const UOp& root, const Matcher<UOp>& rules, RewriteOptions options = {});
 
 // Sees every application of a rule in drivers started while it is set. One object serves all threads: members
 // may be called at the same time, and must not throw.

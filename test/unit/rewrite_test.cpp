@@ -132,7 +132,7 @@ TEST_CASE("constants fold in both directions") {
   CHECK(graph_rewrite(u, fold, {.bottom_up = &fold}) == number(50));
   CHECK(graph_rewrite(u, fold, {.walk = true}) == number(50));
   // Bottom-up only: the sum is no sum of constants when it is met, but is once its sources are.
-  CHECK(graph_rewrite_bottom_up(u, fold) == number(50));
+  CHECK(graph_rewrite(u, {}, {.bottom_up = &fold}) == number(50));
 }
 
 TEST_CASE("a rule that returns its input ends") {
@@ -267,7 +267,7 @@ TEST_CASE("the drivers agree on a deep chain") {
   for (int i = 0; i < 250000; i++) chain = chain + (i % 2 == 0 ? 2 : 4);
   const UOp result = graph_rewrite(chain, matcher);
   CHECK(graph_rewrite(chain, matcher, {.walk = true}) == result);
-  CHECK(graph_rewrite_bottom_up(chain, matcher) == result);
+  CHECK(graph_rewrite(chain, {}, {.bottom_up = &matcher}) == result);
 }
 
 TEST_CASE("errors in rule functions name rule and pass, and leave the rewriter usable") {
