@@ -172,17 +172,10 @@ std::string NamePool::unique(const std::string& base) {
 }
 
 std::vector<UOp> value_sources(const UOp& u) {
+  constexpr OpSet kNone = {Op::Param, Op::Buffer,  Op::Const, Op::Sink,  Op::Group,
+                           Op::Noop,  Op::Barrier, Op::End,   Op::EndIf, Op::Special};
+  if (kNone.contains(u.op())) return {};
   switch (u.op()) {
-    case Op::Param:
-    case Op::Buffer:
-    case Op::Const:
-    case Op::Sink:
-    case Op::Group:
-    case Op::Noop:
-    case Op::Barrier:
-    case Op::End:
-    case Op::EndIf:
-    case Op::Special: return {};
     case Op::If:
     case Op::Range:
     case Op::After: return {u.src(0)};

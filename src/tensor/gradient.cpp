@@ -148,35 +148,31 @@ List grad_after(const Match& m) {
 }
 List grad_store(const Match& m) { return {{}, incoming(m)}; }
 
+constexpr OpSet kInvertible = {Op::Reshape, Op::Permute, Op::Flip, Op::Pad, Op::Shrink};
 constexpr auto kGradient =
-    rules_for<List>(rule(op<Op::Cast>(), fn(grad_identity)),                           //
-                    rule(op<Op::Contiguous>(), fn(grad_identity)),                     //
-                    rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),  //
-                    rule(op<Op::Copy>(), fn(grad_copy)),                               //
-                    rule(op<Op::Multi>(), fn(grad_multi)),                             //
-                    rule(op<Op::After>(), fn(grad_after)),                             //
-                    rule(op<Op::Store>(), fn(grad_store)),                             //
-                    rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                   //
-                    rule(op<Op::Sin>(), fn(grad_sin)),                                 //
-                    rule(op<Op::Log2>(), fn(grad_log2)),                               //
-                    rule(op<Op::Exp2>(), fn(grad_exp2)),                               //
-                    rule(op<Op::Sqrt>(), fn(grad_sqrt)),                               //
-                    rule(op<Op::Neg>(), fn(grad_neg)),                                 //
-                    rule(op<Op::Add>(), fn(grad_add)),                                 //
-                    rule(op<Op::Sub>(), fn(grad_sub)),                                 //
-                    rule(op<Op::Mul>(), fn(grad_mul)),                                 //
-                    rule(op<Op::FDiv>(), fn(grad_fdiv)),                               //
-                    rule(op<Op::MulAcc>(), fn(grad_mulacc)),                           //
-                    rule(op<Op::Max>(), fn(grad_max)),                                 //
-                    rule(op<Op::Pow>(), fn(grad_pow)),                                 //
-                    rule(op<Op::Where>(), fn(grad_where)),                             //
-                    rule(op<Op::Reduce>(), fn(grad_reduce)),                           //
-                    rule(op<Op::Reshape>(), fn(grad_movement)),                        //
-                    rule(op<Op::Permute>(), fn(grad_movement)),                        //
-                    rule(op<Op::Flip>(), fn(grad_movement)),                           //
-                    rule(op<Op::Pad>(), fn(grad_movement)),                            //
-                    rule(op<Op::Shrink>(), fn(grad_movement)),                         //
-                    rule(op<Op::Expand>(), fn(grad_expand)),                           //
+    rules_for<List>(rule(any_op<OpSet{Op::Cast, Op::Contiguous}>(), fn(grad_identity)),  //
+                    rule(op<Op::ContiguousBackward>(), fn(grad_contiguous_backward)),    //
+                    rule(op<Op::Copy>(), fn(grad_copy)),                                 //
+                    rule(op<Op::Multi>(), fn(grad_multi)),                               //
+                    rule(op<Op::After>(), fn(grad_after)),                               //
+                    rule(op<Op::Store>(), fn(grad_store)),                               //
+                    rule(op<Op::Reciprocal>(), fn(grad_reciprocal)),                     //
+                    rule(op<Op::Sin>(), fn(grad_sin)),                                   //
+                    rule(op<Op::Log2>(), fn(grad_log2)),                                 //
+                    rule(op<Op::Exp2>(), fn(grad_exp2)),                                 //
+                    rule(op<Op::Sqrt>(), fn(grad_sqrt)),                                 //
+                    rule(op<Op::Neg>(), fn(grad_neg)),                                   //
+                    rule(op<Op::Add>(), fn(grad_add)),                                   //
+                    rule(op<Op::Sub>(), fn(grad_sub)),                                   //
+                    rule(op<Op::Mul>(), fn(grad_mul)),                                   //
+                    rule(op<Op::FDiv>(), fn(grad_fdiv)),                                 //
+                    rule(op<Op::MulAcc>(), fn(grad_mulacc)),                             //
+                    rule(op<Op::Max>(), fn(grad_max)),                                   //
+                    rule(op<Op::Pow>(), fn(grad_pow)),                                   //
+                    rule(op<Op::Where>(), fn(grad_where)),                               //
+                    rule(op<Op::Reduce>(), fn(grad_reduce)),                             //
+                    rule(any_op<kInvertible>(), fn(grad_movement)),                      //
+                    rule(op<Op::Expand>(), fn(grad_expand)),                             //
                     rule(op<Op::Stack>(), fn(grad_stack)));
 
 // Integers, comparisons, leaves, steps and what stops gradients by its meaning.

@@ -197,15 +197,9 @@ Bounds compute(const UOp& u) {
 
 // Sources whose bounds `compute` reads.
 bool needs_sources(const Node* n) {
-  switch (n->op) {
-    case Op::Range:
-    case Op::Special:
-    case Op::After:
-    case Op::Index:
-    case Op::Stack:
-    case Op::Cast: return true;
-    default: return is_alu(n->op) && (!is_float(n->dtype) || n->op == Op::Where || n->op == Op::Max);
-  }
+  constexpr OpSet kBounded = {Op::Range, Op::Special, Op::After, Op::Index,
+                              Op::Stack, Op::Cast,    Op::Where, Op::Max};
+  return kBounded.contains(n->op) || (is_alu(n->op) && !is_float(n->dtype));
 }
 
 }  // namespace

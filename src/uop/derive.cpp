@@ -172,6 +172,9 @@ DType derive_dtype(Op op, std::span<const UOp> srcs, const Arg& arg) {
 }
 
 const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const Arg& arg) {
+  constexpr OpSet kOfSource = {Op::Load,   Op::Store,      Op::After,
+                               Op::Cast,   Op::End,        Op::Copy,
+                               Op::Detach, Op::Contiguous, Op::ContiguousBackward};
   if (is_alu(op)) return alu_shape(srcs);
   if (is_movement(op)) return movement_shape(op, srcs, arg);
   switch (op) {
@@ -193,16 +196,7 @@ const Shape* derive_shape(Op op, DType dtype, std::span<const UOp> srcs, const A
         for (const SInt& d : srcs[0].shape()) out.push_back(d);
       return intern_shape(out);
     }
-    case Op::Load:
-    case Op::Store:
-    case Op::After:
-    case Op::Cast:
-    case Op::End:
-    case Op::Copy:
-    case Op::Detach:
-    case Op::Contiguous:
-    case Op::ContiguousBackward: return srcs[0].node()->shape;
-    default: return nullptr;
+    default: return kOfSource.contains(op) ? srcs[0].node()->shape : nullptr;
   }
 }
 

@@ -127,13 +127,8 @@ const RangeSet* intern_ranges(const RangeSet& s) {
 
 // Index of the first source that names closed ranges; sources before it contribute their open ranges.
 size_t first_closed(const Node* n) {
-  switch (n->op) {
-    case Op::Reduce:
-    case Op::End:
-    case Op::Stage: return 1;
-    case Op::Dot: return 3;
-    default: return n->n_srcs;
-  }
+  constexpr OpSet kClosing = {Op::Reduce, Op::End, Op::Stage, Op::Dot};
+  return kClosing.contains(n->op) ? static_cast<size_t>(min_sources(n->op)) : n->n_srcs;
 }
 
 const RangeSet* compute_ranges(const Node* n) {
