@@ -25,21 +25,16 @@ namespace {
 constexpr size_t kMaxReport = 16 << 10;  // bytes of compiler output kept in an error
 
 // No frame information, no stack guard: nothing unwinds through a kernel and the loader resolves few symbols.
-constexpr const char* kFlags[] = {"-O2",
-                                  "-march=native",
-                                  "-fPIC",
-                                  "-ffp-contract=fast",
-                                  "-fno-math-errno",
-                                  "-fno-stack-protector",
-                                  "-fno-asynchronous-unwind-tables",
-                                  "-fno-ident",
-                                  "-w",
-                                  "-c"};
+constexpr const char* kFlags =
+    "-O2 -march=native -fPIC -ffp-contract=fast -fno-math-errno -fno-stack-protector "
+    "-fno-asynchronous-unwind-tables -fno-ident -w -c";
 
+// The command up to the names of files.
 std::vector<std::string> compiler_words() {
-  std::istringstream given(knob_str(Knob::CC));
+  std::istringstream given(knob_str(Knob::CC)), flags(kFlags);
   std::vector<std::string> words{std::istream_iterator<std::string>(given), {}};
   if (words.empty()) words.emplace_back("cc");
+  words.insert(words.end(), std::istream_iterator<std::string>(flags), {});
   return words;
 }
 
@@ -113,7 +108,6 @@ std::string compile_c(std::string_view source) {
   if (!(std::ofstream(text.path()) << source).flush())
     device_error("cannot hand the source to the C compiler: {}", std::strerror(errno));
   std::vector<std::string> words = compiler_words();
-  for (const char* flag : kFlags) words.emplace_back(flag);
   words.insert(words.end(), {text.path(), "-o", object.path()});
   const int status = run_command(words, report.path());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
@@ -128,9 +122,8 @@ std::string compile_c(std::string_view source) {
 }
 
 std::string c_compiler_id() {
-  std::vector<std::string> words = compiler_words();
-  std::string file = find_program(words[0]);
-  for (const char* flag : kFlags) words.emplace_back(flag);
+  const std::vector<std::string> words = compiler_words();
+  const std::string file = find_program(words[0]);
   struct stat info = {};
   if (stat(file.c_str(), &info) != 0) return fmt::format("cc {} missing", join_words(words));
   return fmt::format("cc {} {} {} {}.{}", join_words(words), file, info.st_size, info.st_mtim.tv_sec,

@@ -22,7 +22,8 @@ constexpr const char* kArchitecture = "AArch64";
 // what they held is lost (see compile_llvm).
 void throw_fatal(const char* reason) { throw LlvmFatalError{reason}; }
 
-void* open_library(std::string& tried) {
+void* open_library() {
+  std::string tried;
   const std::string& given = knob_str(Knob::LLVM_PATH);
   const char* const names[] = {given.c_str(), "libLLVM.so.19.1", "libLLVM-19.so", "libLLVM-19.so.1",
                                "/usr/lib/llvm-19/lib/libLLVM.so.19.1"};
@@ -33,50 +34,34 @@ void* open_library(std::string& tried) {
     const char* reason = dlerror();
     tried += std::string("\n  ") + (reason ? reason : name);
   }
-  return nullptr;
+  device_error("cannot open LLVM 19; install libllvm19, name the file in LLVM_PATH, or use DEV=CPU:C:{}",
+               tried);
 }
 
-struct Loaded {
+LlvmApi load() {
   LlvmApi api;
-  std::string error;
-};
-
-Loaded load() {
-  Loaded out;
-  void* handle = open_library(out.error);
-  if (!handle) {
-    out.error =
-        "cannot open LLVM 19; install libllvm19, name the file in LLVM_PATH, or use DEV=CPU:C:" + out.error;
-    return out;
-  }
-#define LLVM_FUNCTION(name)                                                      \
-  out.api.name = reinterpret_cast<decltype(out.api.name)>(dlsym(handle, #name)); \
-  if (!out.api.name) {                                                           \
-    out.error = "the LLVM library found lacks " #name "; version 19 is needed";  \
-    return out;                                                                  \
-  }
+  void* const handle = open_library();
+#define LLVM_FUNCTION(name)                                              \
+  api.name = reinterpret_cast<decltype(api.name)>(dlsym(handle, #name)); \
+  if (!api.name) device_error("the LLVM library found lacks " #name "; version 19 is needed");
 #include "runtime/cpu/llvm_functions.def"
   for (const char* part : {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"}) {
     const std::string name = fmt::format("LLVMInitialize{}{}", kArchitecture, part);
     auto initialize = reinterpret_cast<void (*)()>(dlsym(handle, name.c_str()));
-    if (!initialize) {
-      out.error = fmt::format("the LLVM library found lacks {}: it has no target for this processor", name);
-      return out;
-    }
+    if (!initialize)
+      device_error("the LLVM library found lacks {}: it has no target for this processor", name);
     initialize();
   }
-  out.api.LLVMInstallFatalErrorHandler(throw_fatal);
-  out.error.clear();
-  return out;
+  api.LLVMInstallFatalErrorHandler(throw_fatal);
+  return api;
 }
 
 }  // namespace
 
 const LlvmApi& llvm_api() {
   // Never destroyed: kernels may be compiled while the process exits.
-  static const Loaded* loaded = new Loaded(load());
-  if (!loaded->error.empty()) device_error("{}", loaded->error);
-  return loaded->api;
+  static const auto* const api = new LlvmApi(load());
+  return *api;
 }
 
 }  // namespace lathe

@@ -25,8 +25,7 @@ struct LlvmApi {
 #include "runtime/cpu/llvm_functions.def"
 };
 
-// Opens the library and registers the host target the first time. A DeviceError says which names were tried;
-// the outcome, good or bad, is kept for the life of the process.
+// Opens the library and registers the host target the first time. A DeviceError says which names were tried.
 const LlvmApi& llvm_api();
 
 }  // namespace lathe

@@ -9,36 +9,29 @@
 namespace lathe::opencl {
 namespace {
 
-struct Loaded {
+Driver load() {
   Driver driver;
-  std::string error;
-};
-
-Loaded load() {
-  Loaded out;
   void* library = nullptr;
   for (const char* name : {"libOpenCL.so.1", "libOpenCL.so"})
     // Local: what drivers bring along (an LLVM of their own) is nobody else's.
     if (!library) library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
-    out.error = fmt::format("no OpenCL driver: {}", reason ? reason : "libOpenCL.so.1 cannot be opened");
-    return out;
+    device_error("no OpenCL driver: {}", reason ? reason : "libOpenCL.so.1 cannot be opened");
   }
-#define OPENCL_CALL(name, parameters)                                                   \
-  out.driver.name = reinterpret_cast<decltype(out.driver.name)>(dlsym(library, #name)); \
-  if (!out.driver.name) out.error = "no OpenCL driver: the library found lacks " #name;
+#define OPENCL_CALL(name, parameters)                                           \
+  driver.name = reinterpret_cast<decltype(driver.name)>(dlsym(library, #name)); \
+  if (!driver.name) device_error("no OpenCL driver: the library found lacks " #name);
 #define OPENCL_FACTORY OPENCL_CALL
 #include "runtime/opencl/driver_calls.def"
-  return out;
+  return driver;
 }
 
 }  // namespace
 
 const Driver& driver() {
-  static const Loaded* const loaded = new Loaded(load());
-  if (!loaded->error.empty()) device_error("{}", loaded->error);
-  return loaded->driver;
+  static const auto* const loaded = new Driver(load());
+  return *loaded;
 }
 
 void check(Code code, const char* call) {

@@ -27,8 +27,7 @@ struct Driver {
 #include "runtime/opencl/driver_calls.def"
 };
 
-// Opens the library the first time. DeviceError "no OpenCL driver: …" where there is none; the outcome is
-// kept for the life of the process.
+// Opens the library the first time. DeviceError "no OpenCL driver: …" where there is none.
 const Driver& driver();
 
 // DeviceError that names the call unless it succeeded.
