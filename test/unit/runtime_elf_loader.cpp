@@ -1,6 +1,5 @@
 #include "runtime/cpu/compilers.h"
 #include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/externals.h"
 
 #include <elf.h>
 

@@ -1,7 +1,6 @@
 #include "runtime/cpu/elf_loader.h"
 
 #include "base/error.h"
-#include "runtime/cpu/externals.h"
 
 #include <elf.h>
 #include <sys/mman.h>

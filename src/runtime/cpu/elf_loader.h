@@ -9,6 +9,10 @@
 
 namespace lathe {
 
+// What compiled kernels may call outside their own object: the address of a libc, libm or compiler-support
+// function from a fixed list; null for any other name.
+const void* external_symbol(std::string_view name);
+
 // The sections of one object, mapped and relocated; code is executable and not writable. Unmapped on
 // destruction.
 class LoadedObject {

@@ -1,4 +1,4 @@
-#include "runtime/cpu/externals.h"
+#include "runtime/cpu/elf_loader.h"
 
 #include <cmath>
 #include <cstring>
