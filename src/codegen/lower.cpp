@@ -42,14 +42,9 @@ UOp threads_to_core_id(const UOp& body) {
   return change_ranges(body, changes);
 }
 
-UOp prove_accesses(const UOp& body, const Target&) {
-  if (knob(Knob::CHECK_OOB)) check_accesses(body);
-  return body;
-}
-
-// Typed integers wrap, so that less can be proved of them; points that are outside are outside.
-UOp try_accesses(const UOp& body, const Target&) {
-  if (knob(Knob::CHECK_OOB)) check_accesses(body, false);
+template <bool must_prove>
+UOp checked(const UOp& body, const Target&) {
+  if (knob(Knob::CHECK_OOB)) check_accesses(body, must_prove);
   return body;
 }
 
@@ -71,7 +66,7 @@ constexpr Pass kPasses[] = {
     {"vectorize", [](const UOp& u, const Target&) { return vectorize(u); }, SpecLevel::Kernel},
     {"simplify_lanes", [](const UOp& u, const Target&) { return simplify_lanes(u); }, SpecLevel::Kernel},
     // Indices are still exact here.
-    {"check_accesses", prove_accesses, SpecLevel::Kernel},
+    {"check_accesses", checked<true>, SpecLevel::Kernel},
     // From here every value has the width it is computed in.
     {"commit_weak_types", commit_weak_types, SpecLevel::Kernel},
     {"decompose_dtype", decompose_dtype, SpecLevel::Kernel},
@@ -81,21 +76,15 @@ constexpr Pass kPasses[] = {
     {"use_native_ops", use_native_ops, SpecLevel::Program},
     {"combine_lanes", combine_lanes, SpecLevel::Program},
     {"split_lanes", split_lanes, SpecLevel::Program},
-    {"check_typed_accesses", try_accesses, SpecLevel::Program},
+    // Typed integers wrap, so that less can be proved of them; points that are outside are outside.
+    {"check_typed_accesses", checked<false>, SpecLevel::Program},
 };
 
-Color axis_color(AxisType t) {
-  switch (t) {
-    case AxisType::Thread: return Color::Blue;
-    case AxisType::Upcast: return Color::Yellow;
-    case AxisType::Vector: return Color::Cyan;
-    case AxisType::Reduce: return Color::Red;
-    case AxisType::Unroll: return Color::Magenta;
-    case AxisType::Local: return Color::Cyan;
-    case AxisType::GroupReduce: return Color::Green;
-    default: return Color::White;
-  }
-}
+// In the order of AxisType.
+constexpr Color kAxisColors[] = {Color::White,   Color::White, Color::Blue, Color::White,
+                                 Color::Cyan,    Color::Green, Color::Red,  Color::Yellow,
+                                 Color::Magenta, Color::Cyan,  Color::White};
+static_assert(static_cast<size_t>(AxisType::Dot) + 1 == std::size(kAxisColors));
 
 // "r_2_64x1024_8u_32v": r where something is reduced, e otherwise; then the axes, letters for those that are
 // no plain loops.
@@ -111,7 +100,7 @@ void name_kernel(const UOp& body, LoweredKernel& out) {
     std::string size = r.src(0).is_const() ? std::to_string(r.src(0).value().as_i64()) : "s";
     if (t != AxisType::Loop && t != AxisType::Reduce) size += axis_letter(t);
     out.name += "_" + size;
-    out.colored_name += "_" + colored(size, axis_color(t));
+    out.colored_name += "_" + colored(size, kAxisColors[static_cast<size_t>(t)]);
   }
   if (axes.empty()) out.name = out.colored_name = out.name + "_1";
   if (const std::string& given = body.arg_as<KernelPtr>()->name; !given.empty())
@@ -190,7 +179,7 @@ LoweredKernel lower(const UOp& body, const Target& machine, const std::vector<Ac
   out.actions = optimised.arg_as<KernelPtr>()->actions;
   name_kernel(optimised, out);
   out.n_cores = static_cast<int>(n_parts(optimised));
-  prove_accesses(body, target);
+  checked<true>(body, target);
   const UOp lowered = run_passes(optimised, target, kPasses);
   out.linear = linearize(lowered);
   check_local_memory(out.linear, target);
