@@ -5,15 +5,8 @@
 namespace lathe {
 
 std::string_view to_string(UserError::Kind kind) {
-  switch (kind) {
-    case UserError::Kind::Value: return "value";
-    case UserError::Kind::Type: return "type";
-    case UserError::Kind::Index: return "index";
-    case UserError::Kind::Runtime: return "runtime";
-    case UserError::Kind::Overflow: return "overflow";
-    case UserError::Kind::Zero: return "zero";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"value", "type", "index", "runtime", "overflow", "zero"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 namespace detail {

@@ -5,19 +5,12 @@
 namespace lathe {
 
 std::span<const UOp> flow_sources(const UOp& u) {
-  switch (u.op()) {
-    case Op::Buffer:
-    case Op::Param:
-    case Op::Const:
-    case Op::Stage:  // a closed form over its own ranges (arange)
-    case Op::Noop: return {};
-    case Op::Reshape:
-    case Op::Expand:
-    case Op::Pad:
-    case Op::Shrink: return u.srcs().first(1);
-    case Op::Call: return u.srcs().subspan(1);
-    default: return u.srcs();
-  }
+  constexpr OpSet kClosed = {Op::Buffer, Op::Param, Op::Const, Op::Noop,
+                             Op::Stage};  // a closed form over its own ranges (arange)
+  constexpr OpSet kSized = {Op::Reshape, Op::Expand, Op::Pad, Op::Shrink};
+  if (kClosed.contains(u.op())) return {};
+  if (kSized.contains(u.op())) return u.srcs().first(1);
+  return u.op() == Op::Call ? u.srcs().subspan(1) : u.srcs();
 }
 
 Coords source_coords(const UOp& user, const ValueRanges& at, size_t i) {

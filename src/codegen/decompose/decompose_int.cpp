@@ -40,17 +40,12 @@ int128 low(const UOp& u) { return u.bounds().lo.as_int(); }
 int128 high(const UOp& u) { return u.bounds().hi.as_int(); }
 int width(const UOp& u) { return bit_width(u.dtype()); }
 
+// Signed and unsigned types alternate, by size.
 std::optional<DType> wider(DType d) {
-  switch (d) {
-    case DType::Int8: return DType::Int16;
-    case DType::Int16: return DType::Int32;
-    case DType::Int32: return DType::Int64;
-    case DType::UInt8: return DType::UInt16;
-    case DType::UInt16: return DType::UInt32;
-    case DType::UInt32: return DType::UInt64;
-    default: return std::nullopt;
-  }
+  if (d < DType::Int8 || d > DType::UInt32) return std::nullopt;
+  return static_cast<DType>(static_cast<int>(d) + 2);
 }
+static_assert(static_cast<int>(DType::Int64) - static_cast<int>(DType::Int8) == 6);
 
 // x / d for x in [0, largest] by multiplication, or nothing.
 UOp multiply_instead(UOp x, int128 largest, int128 d, const Target& target) {
