@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kMostParts = 256;  // their reduction is negligible
 constexpr int64_t kFewestParts = 8;
+constexpr int64_t kFewestSteps = 2048;  // of a part: what is done once for an output is little beside them
 
 // Axes of `u` that reach the elements of what it is a view of; the others only repeat them.
 std::vector<bool> addressing_axes(const UOp& u) {
@@ -72,11 +73,11 @@ UOp split_reduce(const UOp& reduce) {
   if (!knob(Knob::SPLIT_REDUCEOP) || in.device().empty()) return {};
   const SInt all = prod(in.shape()), outputs = prod(reduce.shape());
   if (!all.is_const() || !outputs.is_const() || outputs.value() == 0) return {};
-  if (all.value() / outputs.value() < knob(Knob::REDUCEOP_SPLIT_THRESHOLD) || picks_by_position(reduce))
-    return {};
+  const int64_t steps = all.value() / outputs.value();
+  if (steps < knob(Knob::REDUCEOP_SPLIT_THRESHOLD) || picks_by_position(reduce)) return {};
   const std::vector<bool> addresses = addressing_axes(in);
-  const int64_t most =
-      std::min(kMostParts, (int64_t{1} << knob(Knob::REDUCEOP_SPLIT_SIZE)) / outputs.value());
+  const int64_t most = std::min({kMostParts, std::max(kFewestParts, steps / kFewestSteps),
+                                 (int64_t{1} << knob(Knob::REDUCEOP_SPLIT_SIZE)) / outputs.value()});
   for (size_t axis = 0; axis < static_cast<size_t>(reduce.arg_as<ReduceArg>().n_axes); axis++) {
     if (!addresses[axis]) continue;
     const int64_t size = in.shape()[axis].value();
