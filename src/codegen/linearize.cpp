@@ -30,6 +30,7 @@ class Linearizer {
     for (size_t i = 0; i < order_.size(); i++)
       for (const UOp& s : order_[i].srcs()) add_edge(position_.at(s.node()), i);
     order_loops();
+    interleave();
   }
 
   std::vector<UOp> run() {
@@ -37,7 +38,7 @@ class Linearizer {
       if (!waits_[i]) make_ready(i);
     while (out_.size() < order_.size()) {
       if (!ready_.empty()) {
-        const size_t i = *ready_.begin();
+        const size_t i = ready_.begin()->second;
         ready_.erase(ready_.begin());
         emit(i);
       } else {
@@ -96,11 +97,33 @@ class Linearizer {
     }
   }
 
+  // Effects side by side that take many operations each are computed a few at a time: one after the other,
+  // each would wait for its own results.
+  void interleave() {
+    constexpr size_t kSideBySide = 4;
+    constexpr std::ptrdiff_t kMany = 32;
+    for (size_t i = 0; i < order_.size(); i++) rank_.emplace_back(i, i);
+    for (const UOp& group : order_) {
+      if (group.op() != Op::Group) continue;
+      size_t k = 0, base = 0;
+      for (size_t j = 0; j + 1 < group.n_srcs(); j++) {
+        const size_t first = position_.at(group.src(j).node()) + 1,
+                     end = position_.at(group.src(j + 1).node()) + 1;
+        if (first >= end || std::count_if(order_.begin() + first, order_.begin() + end, [](const UOp& u) {
+                              return is_alu(u.op()) && is_float(u.dtype());
+                            }) < kMany)
+          continue;
+        if (k++ % kSideBySide == 0) base = first;
+        for (size_t i = first; i < end; i++) rank_[i] = {base + i - first, i};
+      }
+    }
+  }
+
   void make_ready(size_t i) {
     if (order_[i].op() == Op::Range)
       loops_.insert(i);
     else
-      ready_.insert(i);
+      ready_.insert(rank_[i]);
   }
 
   void emit(size_t i) {
@@ -139,8 +162,9 @@ class Linearizer {
   std::unordered_map<const Node*, size_t> end_of_;
   std::vector<std::vector<size_t>> users_;
   std::vector<size_t> waits_;
-  std::set<size_t> ready_;  // lowest post-order position first
-  std::set<size_t> loops_;  // Ranges that wait to be opened
+  std::vector<std::pair<size_t, size_t>> rank_;  // what comes first when it can, and the position
+  std::set<std::pair<size_t, size_t>> ready_;    // lowest rank first
+  std::set<size_t> loops_;                       // Ranges that wait to be opened
   std::vector<const Node*> stack_;
   std::vector<UOp> out_;
 };
