@@ -382,8 +382,38 @@ class Heuristic {
     if (n) apply(ActionKind::Unroll, axes_.back().range().id, n);
   }
 
+  // Whether the place in the loop alone decides which values are taken: then others are not read.
+  bool selects(const UOp& r) const {
+    return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
+      return u.op() == Op::Where && is_open(u.src(0), r) &&
+             std::ranges::none_of(toposort(u.src(0)), [](const UOp& c) { return c.op() == Op::Load; });
+    });
+  }
+  // A loop over which more memory is read again than a cache holds goes inside of those that walk through it.
+  void nest_reuse() {
+    if (body_.n_srcs() != 1 || std::ranges::any_of(axes_, is_reduce)) return;
+    std::vector<int> loops;
+    for (const UOp& r : axes_)
+      if (is_output(r)) loops.push_back(r.range().id);
+    for (size_t k = loops.size(); k-- > 0;) {
+      const UOp r = axes_[static_cast<size_t>(position(loops[k]))];
+      const auto is_read_again = [&](const KernelAccess& a) {
+        double bytes = static_cast<double>(item_size(a.dtype));
+        for (size_t i = static_cast<size_t>(position(loops[k])) + 1; i < axes_.size(); i++)
+          if (is_open(a.index, axes_[i])) bytes *= static_cast<double>(known_size(axes_[i]));
+        return !a.is_store && !is_open(a.index, r) && bytes > static_cast<double>(target_.l2_bytes);
+      };
+      if (std::ranges::none_of(accesses_, is_read_again) || selects(r)) continue;
+      for (size_t i = k + 1; i < loops.size(); i++) {
+        body_ = apply_action(body_, {ActionKind::Swap, position(loops[i - 1]), position(loops[i])});
+        refresh();
+        std::swap(loops[i - 1], loops[i]);
+      }
+    }
+  }
   // The panel that the vector loop walks stays in cache while the tile loop runs inside it.
   void order_loops() {
+    nest_reuse();
     if (on_reduce_ || vector_loop_ < 0 || tile_loop_ < 0) return;
     const int32_t v = position(vector_loop_), t = position(tile_loop_);
     if (v < t) return;
@@ -396,15 +426,22 @@ class Heuristic {
     double work = 0;
     for (const KernelAccess& a : accesses_) work = std::max(work, a.trips());
     if (work < kThreadWork) return;
+    const int64_t threads = target_.max_threads;
+    int best = -1;
+    int64_t best_parts = 0;
+    double best_busy = 0;  // of all threads, the share that has something to do
     for (const UOp& r : axes_) {
-      if (!is_output(r) || !r.src(0).is_const()) continue;
-      if (has_outer_reductions_ && !in_all_reductions(r)) continue;
-      int64_t parts = known_size(r) % target_.max_threads == 0 ? target_.max_threads : 0;
-      if (!parts) parts = divisor(known_size(r), 4 * target_.max_threads);
-      if (parts < target_.max_threads) continue;
-      apply(ActionKind::Thread, r.range().id, parts);
-      return;
+      if (!is_output(r) || !r.src(0).is_const() || (has_outer_reductions_ && !in_all_reductions(r))) continue;
+      const int64_t size = size_of(r), parts = size % threads == 0 ? threads : divisor(size, 4 * threads);
+      if (parts < threads) continue;
+      const double busy =
+          static_cast<double>(parts) / static_cast<double>((parts + threads - 1) / threads * threads);
+      if (busy <= best_busy + 0.1) continue;
+      best = r.range().id;
+      best_parts = parts;
+      best_busy = busy;
     }
+    if (best >= 0) apply(ActionKind::Thread, best, best_parts);
   }
 
   // A panel that many steps of the tile loop read, and that fits half of the second cache, is packed: its
