@@ -188,7 +188,8 @@ class Contraction {
         continue;
       if (x.src(0).op() != Op::Index) return false;
       const UOp& at = x.src(0).src(1);
-      sums.operands.push_back({x, ungated(at), is_gated(at) || x.n_srcs() > 1});
+      const bool is_gated_here = is_gated(at) && !is_copy(x.src(0).src(0));
+      sums.operands.push_back({x, ungated(at), is_gated_here || x.n_srcs() > 1});
     }
     return true;
   }
@@ -326,12 +327,14 @@ class Contraction {
     return s.steps * (std::max({operations * kPerOperation, loads, kMinCyclesPerStep}) + kNotHidden * loads);
   }
 
-  // The innermost loop goes element by element, in blocks.
+  // The innermost loops go element by element, in blocks.
   static bool goes_in_blocks(const Operand& o, const Sums& s) {
     constexpr int64_t kBlock = 8;
-    const UOp& step = s.reduces[0].srcs().back();
-    return o.stride(step) == 1 && is_sized(step) && size_of(step) % kBlock == 0 &&
-           !open_axis(o.load, AxisType::Dot);
+    const auto loops = s.reduces[0].srcs().subspan(1);
+    int64_t run = 1;
+    for (size_t k = loops.size(); k-- > 0 && is_sized(loops[k]) && o.stride(loops[k]) == run;)
+      run *= size_of(loops[k]);
+    return run > 1 && run % kBlock == 0 && !open_axis(o.load, AxisType::Dot);
   }
   static double steps_a_line(const Operand& o, const Sums& s) {
     const auto loops = s.reduces[0].srcs().subspan(1);
@@ -478,14 +481,14 @@ class Contraction {
     return std::nullopt;
   }
 
-  // The loop whose parts keep the threads busiest. Parts of a loop that panels do not depend on pack them
-  // each for itself.
+  // The loop whose parts keep the threads busiest; the last of them may overlap the one before. Parts of a
+  // loop that panels do not depend on pack them each for itself.
   void thread(const std::vector<int>& of_panels, bool blocks) {
     if (!target_->has_threads || target_->max_threads < 2) return;
     const auto threads = static_cast<double>(target_->max_threads);
-    int best = -1;
-    int64_t best_parts = 0;
-    double best_time = std::numeric_limits<double>::infinity();
+    UOp best;
+    int64_t best_part = 0;
+    double best_time = best_.cost;
     for (const UOp& r : outputs_) {
       if (!is_sized(r)) continue;
       const int64_t n = std::max<int64_t>(
@@ -494,17 +497,22 @@ class Contraction {
       constexpr int64_t kMostParts = 64;  // a thread
       for (int64_t parts = std::min<int64_t>(n, target_->max_threads);
            parts <= std::min(n, kMostParts * target_->max_threads); parts++) {
-        if (size_of(r) % parts) continue;
-        const auto p = static_cast<double>(parts);
-        const double work = best_.cost + (packs_again ? (p - 1) * best_.packing : 0);
-        const double time = work / p * std::ceil(p / threads) + p * kPartOverhead / threads;
+        const int64_t part = parts_of(size_of(r), parts);
+        if (parts < 2 || part * parts >= size_of(r) + part || (!may_overlap_ && size_of(r) % parts)) continue;
+        const auto p = static_cast<double>(parts),
+                   share = static_cast<double>(part) / static_cast<double>(size_of(r));
+        const double work = best_.cost - best_.packing + best_.packing * (packs_again ? 1 / share : 1);
+        const double time = work * share * std::ceil(p / threads) + p * kPartOverhead / threads;
         if (time >= best_time * 0.98) continue;
-        best = r.range().id;
-        best_parts = parts;
+        best = r;
+        best_part = part;
         best_time = time;
       }
     }
-    if (best >= 0 && best_parts > 1 && best_time < best_.cost) act(ActionKind::Thread, best, best_parts);
+    if (!best) return;
+    if (size_of(best) % best_part == 0)
+      return act(ActionKind::Thread, best.range().id, size_of(best) / best_part);
+    act(ActionKind::Thread, tile(best, best_part), 0);
   }
 
   // Panels are packed where that pays: rows far apart in memory fall into few sets of the caches, and gates
@@ -567,10 +575,11 @@ class Contraction {
       if (r.range().type == AxisType::Upcast) rows.push_back(r);
     return std::ranges::any_of(toposort(body_), [&](const UOp& u) {
       if (u.op() != Op::Load || u.src(0).op() != Op::Index || open_axis(u, AxisType::Vector)) return false;
-      const int64_t by_step = stride_in(u.src(0).src(1), step).value_or(0);
+      const UOp& at = ungated(u.src(0).src(1));
+      const int64_t by_step = stride_in(at, step).value_or(0);
       if (!by_step) return false;
       return std::ranges::any_of(rows, [&](const UOp& r) {
-        const int64_t by_row = stride_in(u.src(0).src(1), r).value_or(0);
+        const int64_t by_row = stride_in(at, r).value_or(0);
         for (int64_t i = 1; by_row && i < size_of(r); i++)
           if (by_row * i % by_step == 0 && std::abs(by_row * i / by_step) < n) return true;
         return false;

@@ -15,13 +15,6 @@ bool contains_all(const SmallVec<UOp, 8>& clauses, const UOp& gate) {
                              [&](const UOp& c) { return std::ranges::find(clauses, c) != clauses.end(); });
 }
 
-// Whether the index is one of the memory's elements for all values of its ranges.
-bool is_inside(const UOp& memory, const UOp& index) {
-  const SInt size = prod(memory.shape());
-  return size.is_const() && !index.bounds().lo.less(Scalar(0)) &&
-         index.bounds().hi.less(Scalar(size.value()));
-}
-
 // `factor` with its loads as they are without the clauses, where they may be: what is loaded in vain is
 // multiplied by 0.
 UOp without_gate(const UOp& factor, const SmallVec<UOp, 8>& clauses) {

@@ -83,6 +83,12 @@ UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name, AddrS
   return UOp::make(Op::Buffer, {shape_node({SInt(n)})}, ParamPtr(std::move(arg)));
 }
 
+bool is_inside(const UOp& memory, const UOp& index) {
+  const SInt size = prod(memory.shape());
+  return size.is_const() && !index.bounds().lo.less(Scalar(0)) &&
+         index.bounds().hi.less(Scalar(size.value()));
+}
+
 UOp elements_from(const UOp& memory, int64_t lanes, const UOp& first) {
   if (!lanes) return index(memory, first);
   const UOp n = constant(Scalar(lanes));

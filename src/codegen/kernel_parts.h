@@ -36,6 +36,8 @@ UOp scratch_buffer(int64_t slot, DType dtype, int64_t n, std::string name = {},
                    AddrSpace space = AddrSpace::Reg);
 // Address of `lanes` elements of `memory` from element `first` on; of that element for 0.
 UOp elements_from(const UOp& memory, int64_t lanes, const UOp& first);
+// Whether the index is one of the memory's elements for all values of its ranges.
+bool is_inside(const UOp& memory, const UOp& index);
 // Folds the lanes of a vector pairwise: halves while even, then lane by lane.
 UOp fold_lanes(Op op, UOp v);
 // One lane of a vector, or a scalar.

@@ -49,6 +49,7 @@ UOp checked(const UOp& body, const Target&) {
 }
 
 constexpr Pass kPasses[] = {
+    {"shorten_sums", [](const UOp& u, const Target&) { return shorten_sums(u); }, SpecLevel::Kernel},
     {"threads_to_core_id", [](const UOp& u, const Target&) { return threads_to_core_id(u); },
      SpecLevel::Kernel},
     {"to_work_groups", to_work_groups, SpecLevel::Kernel},

@@ -71,6 +71,11 @@ UOp optimise(const UOp& body, const Target& target, const std::vector<Action>* a
 // kernels: those that read nothing again for other outputs.
 std::optional<UOp> tile_contraction(const UOp& body, const Target& target);
 
+// A loop of a sum leaves out the steps that gates make 0 for all that runs side by side: those beyond the
+// edges of an image that a convolution slides over. Copies are read without gates then. For bodies after
+// their actions. Shown by test/golden/codegen/shorten_sums.txt.
+UOp shorten_sums(const UOp& body);
+
 // For a target with work groups: output loops become places in a launch ("gidx0" … and "lidx0" …, folded to
 // three dimensions within the target's limits), Local axes work items of a group. The work items of a
 // GroupReduce axis compute the same output: a Reduce over it names their Special "lidx0" instead of the

@@ -7,12 +7,15 @@
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 #include "uop/simplify.h"
+#include "uop/spec_rules.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 namespace lathe {
 namespace {
+
+constexpr const char* kName = "stage";
 
 struct StagedValue {
   UOp value;
@@ -21,16 +24,23 @@ struct StagedValue {
 
 bool is_outer(AxisType t) { return t == AxisType::Loop || t == AxisType::Thread || t == AxisType::Global; }
 
-// Inner ranges of the load, the vector axis last so that its lanes are neighbours in scratch, and after it
-// what a dot instruction sums into one of them.
-std::vector<UOp> inner_ranges(const UOp& load) {
-  std::vector<UOp> out, vectors, dots;
+// Inner ranges of the load, steps of a reduction in the order in which it takes them, the vector axis last so
+// that its lanes are neighbours in scratch, and after it what a dot instruction sums into one of them.
+std::vector<UOp> inner_ranges(const UOp& body, const UOp& load) {
+  std::vector<UOp> out, copies, vectors, dots;
   for (const Node* r : load.ranges()) {
     const AxisType t = std::get<RangeArg>(r->arg).type;
-    if (!is_outer(t)) (t == AxisType::Vector ? vectors : t == AxisType::Dot ? dots : out).emplace_back(r);
+    if (is_outer(t)) continue;
+    (t == AxisType::Reduce   ? out
+     : t == AxisType::Vector ? vectors
+     : t == AxisType::Dot    ? dots
+                             : copies)
+        .emplace_back(r);
   }
-  out.insert(out.end(), vectors.begin(), vectors.end());
-  out.insert(out.end(), dots.begin(), dots.end());
+  const std::vector<UOp> axes = kernel_axes(body);
+  std::ranges::sort(out, {}, [&](const UOp& r) { return std::ranges::find(axes, r); });
+  for (const std::vector<UOp>* more : {&copies, &vectors, &dots})
+    out.insert(out.end(), more->begin(), more->end());
   return out;
 }
 
@@ -90,6 +100,11 @@ static StagedValue staged_value(const UOp& body, const UOp& load) {
 
 int64_t operations_on(const UOp& body, const UOp& load) { return staged_value(body, load).operations; }
 
+bool is_copy(const UOp& memory) {
+  const UOp& buffer = strip_after(memory);
+  return buffer.op() == Op::Buffer && buffer.param().name == kName;
+}
+
 std::vector<UOp> stageable_loads(const UOp& body) {
   std::vector<UOp> out;
   for (const UOp& u : toposort(body)) {
@@ -105,7 +120,7 @@ static bool is_around(const UOp& reduce, const UOp& r) {
 }
 
 StagePlan plan_stage(const UOp& body, const UOp& load) {
-  const std::vector<UOp> inner = inner_ranges(load);
+  const std::vector<UOp> inner = inner_ranges(body, load);
   if (inner.empty()) return {};
   StagePlan plan{item_size(staged_value(body, load).value.dtype()), 0};
   for (const UOp& r : inner) {
@@ -264,9 +279,17 @@ UOp stage_sliding(const UOp& body, const Slides& s) {
   }
   int64_t n = 1;
   for (const int64_t size : sizes) n *= size;
-  const UOp scratch = scratch_buffer(next, value.dtype(), n, "stage");
+  const UOp scratch = scratch_buffer(next, value.dtype(), n, kName);
   const UOp filled = close_loops(store(index(scratch, position_at(copied, sizes)), value), loops);
-  const UOp read = load(index(after(scratch, {&filled, 1}), simplify(position_at(used, sizes))));
+  // That zeros are read is said by a gate, for sums to leave such steps out. In the innermost slide tiles
+  // have all steps.
+  std::vector<UOp> steps(s.plain);
+  for (const Slide& slide : s.slides)
+    if (&slide != &s.slides.back()) steps.push_back(slide.step);
+  UOp some, place = simplify(position_at(used, sizes));
+  for (const UOp& c : shortening_clauses(s.value, steps)) some = and_gates(some, c);
+  if (some) place = where(some, place, invalid());
+  const UOp read = load(index(after(scratch, {&filled, 1}), place));
   return substitute(body, {{s.value, read}});
 }
 }  // namespace
@@ -282,28 +305,44 @@ std::vector<SlidePlan> plan_slides(const UOp& body, const UOp& load) {
   return out;
 }
 
-// Steps of `r` that a copy loads side by side, for other lanes each: neighbours in memory, where the lanes
-// are not. Their blocks are transposed in registers.
-static int64_t transposed_steps(const UOp& load, const UOp& r) {
+// Steps of a loop over `size` that a copy loads side by side, for other lanes each: `r` goes through
+// neighbours in memory, where the lanes do not. Their blocks are transposed in registers.
+static int64_t transposed_steps(const UOp& load, const UOp& r, int64_t size) {
   const UOp lanes = open_axis(load, AxisType::Vector);
   if (!lanes || r.range().type != AxisType::Reduce || open_axis(load, AxisType::Dot)) return 1;
   const UOp& at = load.src(0).src(1);
   const auto by_lane = stride_in(at, lanes);
   if (is_gated(at) || stride_in(at, r) != 1 || !by_lane || by_lane == 1) return 1;
-  for (const int64_t n : {16, 8})
-    if (size_of(r) % n == 0) return n;
+  for (const int64_t n : {8, 4})
+    if (size % n == 0) return n;
   return 1;
+}
+
+// The steps of inner[k] and of the loops behind it that go on where it ends, all of one reduction.
+static std::vector<UOp> one_run(const UOp& load, const std::vector<UOp>& inner, size_t k) {
+  std::vector<UOp> out{inner[k]};
+  const UOp& at = load.src(0).src(1);
+  while (++k < inner.size() && inner[k].range().type == AxisType::Reduce &&
+         out.back().range().type == AxisType::Reduce) {
+    const auto stride = stride_in(at, inner[k]);
+    if (!stride || stride_in(at, out.back()) != *stride * size_of(inner[k])) break;
+    out.push_back(inner[k]);
+  }
+  return out;
 }
 
 static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   const StagePlan plan = plan_stage(body, load);
   if (!plan.bytes) user_runtime_error("Stage({}, 0): the load does not move inside the outer loops", access);
-  const std::vector<UOp> inner = inner_ranges(load);
+  const std::vector<UOp> inner = inner_ranges(body, load);
   const UOp value = staged_value(body, load).value;
   int next = next_range_id(body);
   std::vector<UOp> copied, loops;  // coordinates of the copy, and the loops that they are made of
   std::vector<RangeChange> changes;
-  for (const UOp& r : inner) {
+  for (size_t k = 0; k < inner.size();) {
+    const std::vector<UOp> run = one_run(load, inner, k);
+    k += run.size();
+    const UOp& r = run.back();
     const bool is_dot = r.range().type == AxisType::Dot;
     const AxisType type = is_dot || r.range().type == AxisType::Vector ? AxisType::Vector : copy_type(r);
     if (is_dot && !copied.empty() && copied.back().range().type == AxisType::Vector) {  // lanes for both
@@ -313,22 +352,27 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
       copied.back() = loops.back() = all;
       continue;
     }
-    if (const int64_t n = transposed_steps(load, r); n > 1) {
-      const UOp block = range(size_of(r) / n, next++, type), step = range(n, next++, AxisType::Upcast);
+    int64_t size = 1;
+    for (const UOp& part : run) size *= size_of(part);
+    if (const int64_t n = transposed_steps(load, r, size); n > 1) {
+      const UOp block = range(size / n, next++, type), step = range(n, next++, AxisType::Upcast);
       loops.push_back(block);
       loops.push_back(step);
       copied.push_back(block * n + step);
     } else {
-      copied.push_back(range(size_of(r), next++, type));
+      copied.push_back(range(size, next++, type));
       loops.push_back(copied.back());
     }
-    changes.push_back({r, copied.back(), {}});
+    for (const UOp& part : run) {
+      size /= size_of(part);
+      changes.push_back({part, copied.back() / size % size_of(part), {}});
+    }
   }
   std::vector<int64_t> sizes;
   for (const UOp& at : copied) sizes.push_back(at.bounds().hi.as_i64() + 1);
   // The slot is unique in the body: range ids only grow.
-  const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), "stage");
-  const UOp copy = store(index(scratch, position_at(copied, sizes)), change_ranges(value, changes));
+  const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), kName);
+  const UOp copy = store(index(scratch, position_at(copied, sizes)), simplify(change_ranges(value, changes)));
   // What a gate depends on is looked at outside of the other loops.
   const UOp at = change_ranges(load.src(0), changes).src(1);
   std::vector<UOp> ordered;
@@ -384,7 +428,7 @@ UOp block_reduce(const UOp& body, const UOp& r, int64_t amount) {
   std::vector<std::pair<UOp, UOp>> map;
   for (const UOp& u : reduces) {
     std::vector<UOp> tile{innermost};
-    for (const UOp& q : inner_ranges(u)) tile.push_back(q);
+    for (const UOp& q : inner_ranges(body, u)) tile.push_back(q);
     int64_t n = 1;
     for (const UOp& q : tile) n *= size_of(q);
     const Again start = again(tile, next), step = again(tile, next);

@@ -119,6 +119,7 @@ std::span<const GoldenPass> golden_passes() {
       {"apply", apply_given},
       {"merge_ranges", graph_pass(merge_ranges)},
       {"keep_values", keep_in_scratch},
+      {"shorten_sums", graph_pass(shorten_sums)},
       {"prefetch", prefetch_rows},
       {"widen_kept", graph_pass(widen_kept)},
       {"block_reductions", block},
