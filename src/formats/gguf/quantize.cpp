@@ -3,11 +3,11 @@
 #include "base/thread_pool.h"
 #include "formats/gguf/block_writer.h"
 #include "formats/gguf/grid_table.h"
-#include "formats/mx_formats.h"
 #include "tensor/tensor.h"
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <iterator>
 
 // Each type by the rules of ggml's reference, in float32: products with the reciprocal of the unrounded
@@ -113,7 +113,9 @@ uint8_t nearest_e2m1(float x, float scale) {
 }
 
 void mxfp4(In x, Out out) {
-  out[0] = mx_scale(largest_magnitude(x), MxElement::E2M1, MxScaleRule::Floor);
+  // The exponent of the largest, less 2, so that it fills the range.
+  const float most = largest_magnitude(x);
+  out[0] = most == 0 ? 0 : static_cast<uint8_t>(std::clamp(std::ilogb(most) + 127 - 2, 0, 254));
   const float scale = std::ldexp(1.0f, out[0] - 128);
   std::array<uint8_t, 32> codes;
   for (size_t i = 0; i < x.size(); i++) codes[i] = nearest_e2m1(x[i], scale);

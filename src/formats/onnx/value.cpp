@@ -1,19 +1,28 @@
 #include "formats/onnx/value.h"
 
 #include "engine/realize.h"
-#include "formats/mx_formats.h"
 #include "runtime/device.h"
 #include "tensor/place.h"
+#include "uop/number_formats.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 
 namespace lathe::onnx {
 namespace {
+
+constexpr FloatLayout kE2M1{2, 1, 1, 7, 7, 7, 7, false};
+
+// A power of two, of which the last one stands for no number.
+double decode_e8m0(uint8_t code) {
+  return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
+}
 
 // Elements of fewer than eight bits stand low bits first; each becomes one of the type that holds it.
 std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, ElementType type) {
@@ -24,8 +33,8 @@ std::vector<std::byte> widen(std::span<const std::byte> packed, int64_t count, E
     const unsigned v = std::to_integer<unsigned>(packed[i * bits / 8]) >> (i * bits % 8) & mask;
     if (element_info(type)->dtype == DType::Float32) {
       const auto code = static_cast<uint8_t>(v);
-      const auto x =
-          static_cast<float>(type == ElementType::Float8E8M0 ? decode_e8m0(code) : decode_e2m1(code));
+      const auto x = static_cast<float>(type == ElementType::Float8E8M0 ? decode_e8m0(code)
+                                                                        : decode_narrow(code, kE2M1));
       const auto raw = std::as_bytes(std::span(&x, 1));
       out.insert(out.end(), raw.begin(), raw.end());
     } else {
