@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "formats/gguf/metadata.h"
+#include "llm/chat_presets_table.h"
 #include "llm/json_text.h"
 
 #include <nlohmann/json.hpp>
@@ -18,37 +19,12 @@ using jinja::Value;
 
 constexpr std::string_view kKey = "tokenizer.chat_template";
 
-// What models without a template are asked in, by how their vocabulary splits text.
-constexpr std::string_view kTurns =
-    "{{ start }}{% for m in messages %}{{ opening|replace('ROLE', m.role) }}"
-    "{{ m.content if m.content is string else m.content|map(attribute='text')|join }}{{ closing }}{% endfor "
-    "%}"
-    "{% if add_generation_prompt %}{{ opening|replace('ROLE', 'assistant') }}{% endif %}";
-constexpr std::string_view kInstructions =
-    "{{ start }}{% for m in messages %}"
-    "{% set content = m.content if m.content is string else m.content|map(attribute='text')|join %}"
-    "{% if m.role == 'user' %}{{ opening }}{{ content }}{{ closing }}"
-    "{% elif m.role == 'assistant' %}{{ content }}{{ eos_token }}"
-    "{% else %}{{ raise_exception('this model has no turns of role ' ~ m.role) }}{% endif %}{% endfor %}";
-
-struct Preset {
-  std::string_view pre, source, start, opening, closing;  // EOS: the text of that token
-};
-constexpr Preset kPresets[] = {
-    {"", kTurns, "", "<|start_header_id|>ROLE<|end_header_id|>\n\n", "EOS"},
-    {"qwen2 qwen35", kTurns, "", "<|im_start|>ROLE\n", "EOS\n"},
-    {"olmo", kTurns, "", "<|ROLE|>\n", "\n"},
-    {"kimi-k2", kTurns, "", "<|im_ROLE|>ROLE<|im_middle|>", "EOS"},
-    {"glm4 chatglm-bpe", kTurns, "<sop>", "<|ROLE|>", ""},
-    {"tekken", kInstructions, "", "[INST]", "[/INST]"},
-};
-
-const Preset& preset_of(std::string_view pre) {
-  for (const Preset& preset : kPresets)
+const ChatPreset& preset_of(std::string_view pre) {
+  for (const ChatPreset& preset : kChatPresets)
     if (!pre.empty() &&
         (" " + std::string(preset.pre) + " ").find(" " + std::string(pre) + " ") != std::string::npos)
       return preset;
-  return kPresets[0];
+  return kChatPresets[0];
 }
 
 bool is_word(std::string_view text) {
@@ -130,7 +106,7 @@ ChatTemplate::ChatTemplate(std::string_view source, Tokens tokens, std::string n
 }
 
 ChatTemplate ChatTemplate::fallback(std::string_view pre, Tokens tokens) {
-  const Preset& preset = preset_of(pre);
+  const ChatPreset& preset = preset_of(pre);
   ChatTemplate out(preset.source, std::move(tokens), "built-in chat template");
   std::string closing(preset.closing);
   if (closing.starts_with("EOS")) closing.replace(0, 3, out.tokens_.eos);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "formats/gguf/metadata.h"
+#include "llm/model_families_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,75 +13,6 @@ namespace lathe {
 namespace {
 
 using Pairing = RopeConfig::Pairing;
-
-// What neither keys nor tensors of a file tell.
-struct Family {
-  std::string_view name;
-  Pairing pairing = Pairing::HalfSplit;
-  Activation activation = Activation::Silu;
-  int64_t window_pattern = 0;    // 0: every layer has the window; n: each n-th has none
-  bool plain_windows = false;    // layers with the window turn unscaled
-  double window_base = 0;        // and at this base where no key says so; 0: at that of the others
-  int64_t unturned_step = 0;     // each so many layers one does not turn; 0: all turn
-  bool scale_embedding = false;  // by √dim
-  bool normalize_experts = false;
-  Gating gating = Gating::Softmax;
-  double attention_softcap = 0, final_softcap = 0;
-  int64_t wide_query_layers = 0;  // with so many layers queries are scaled by 1/√(dim / heads)
-  bool divide_logits = false;     // A.logit_scale divides
-  bool grouped_heads = false;     // gated delta net: value heads stand in groups
-};
-
-// Pairings as llama.cpp has them.
-constexpr Family kFamilies[] = {
-    {.name = "llama", .pairing = Pairing::Interleaved, .normalize_experts = true},
-    {.name = "mistral3", .pairing = Pairing::Interleaved},
-    {.name = "qwen2"},
-    {.name = "qwen2moe"},
-    {.name = "qwen3"},
-    {.name = "qwen3moe", .normalize_experts = true},
-    {.name = "qwen35"},
-    {.name = "qwen35moe", .normalize_experts = true},
-    {.name = "qwen3next", .normalize_experts = true, .grouped_heads = true},
-    {.name = "olmo2"},
-    {.name = "olmo3", .window_pattern = 4, .plain_windows = true},
-    {.name = "olmoe"},
-    {.name = "phi3"},
-    {.name = "gpt2", .pairing = Pairing::None, .activation = Activation::Gelu},
-    {.name = "gemma", .activation = Activation::Gelu, .scale_embedding = true},
-    {.name = "gemma2",
-     .activation = Activation::Gelu,
-     .window_pattern = 2,
-     .scale_embedding = true,
-     .attention_softcap = 50,
-     .final_softcap = 30,
-     .wide_query_layers = 46},
-    {.name = "gemma3",
-     .activation = Activation::Gelu,
-     .window_pattern = 6,
-     .plain_windows = true,
-     .window_base = 10000,
-     .scale_embedding = true,
-     .wide_query_layers = 62},
-    {.name = "gpt-oss",
-     .activation = Activation::ClampedSwiglu,
-     .window_pattern = 2,
-     .gating = Gating::SelectedSoftmax},
-    {.name = "glm4", .pairing = Pairing::Interleaved},
-    {.name = "glm4moe"},
-    {.name = "granite", .pairing = Pairing::Interleaved, .divide_logits = true},
-    {.name = "smollm3", .pairing = Pairing::Interleaved, .unturned_step = 4},
-    {.name = "deepseek2", .pairing = Pairing::Interleaved},
-    {.name = "kimi-linear", .pairing = Pairing::None, .normalize_experts = true},
-    {.name = "mamba", .pairing = Pairing::None},
-    {.name = "mamba2", .pairing = Pairing::None},
-};
-
-// Keys that change what a model computes and that no block here takes into account, unless they are 0.
-constexpr std::string_view kUnsupported[] = {"attention.max_alibi_bias",   "attention.clamp_kqv",
-                                             "attention.shared_kv_layers", "embedding_length_per_layer_input",
-                                             "expert_latent_length",       "attention.temperature_scale",
-                                             "kda.gate_lower_bound"};
 
 class Reader {
  public:
@@ -127,7 +59,7 @@ class Reader {
   static constexpr int64_t kMost = int64_t{1} << 20;
   const GgufMetadata& metadata_;
   const std::function<bool(const std::string&)>& has_tensor_;
-  const Family* family_ = nullptr;
+  const ModelFamily* family_ = nullptr;
   ModelConfig config_;
 };
 
@@ -146,7 +78,7 @@ std::vector<int64_t> Reader::per_layer(std::string_view name, int64_t layers,
 }
 
 void Reader::check_supported() const {
-  for (const std::string_view name : kUnsupported) {
+  for (const std::string_view name : kUnsupportedKeys) {
     const GgufValue* value = metadata_.value(key(name));
     if (!value) continue;
     if (value->is_array() || metadata_.find<double>(key(name)).value_or(1) != 0)
@@ -331,11 +263,11 @@ ModelConfig Reader::read() {
   config_.architecture = metadata_.at<std::string>("general.architecture");
   const std::string* name = metadata_.find<std::string>("general.name");
   config_.name = name ? *name : config_.architecture;
-  for (const Family& f : kFamilies)
+  for (const ModelFamily& f : kModelFamilies)
     if (f.name == config_.architecture) family_ = &f;
   if (!family_) {
     std::string known;
-    for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.name);
+    for (const ModelFamily& f : kModelFamilies) known += (known.empty() ? "" : ", ") + std::string(f.name);
     refuse("general.architecture", "not supported; supported are " + known);
   }
   check_supported();

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "llm/json_text.h"
 #include "llm/output_router.h"
+#include "llm/sampling_fields_table.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -59,37 +60,6 @@ void read(const Json& body, const char* name, int32_t& to, int64_t least) {
   if (v) to = static_cast<int32_t>(std::min<int64_t>(*v, std::numeric_limits<int32_t>::max()));
 }
 
-struct FloatField {
-  const char* name;
-  float SamplingOptions::* member;
-};
-constexpr FloatField kFloats[] = {{"temperature", &SamplingOptions::temperature},
-                                  {"top_p", &SamplingOptions::top_p},
-                                  {"min_p", &SamplingOptions::min_p},
-                                  {"typical_p", &SamplingOptions::typical_p},
-                                  {"top_n_sigma", &SamplingOptions::top_n_sigma},
-                                  {"repeat_penalty", &SamplingOptions::repeat_penalty},
-                                  {"presence_penalty", &SamplingOptions::presence_penalty},
-                                  {"frequency_penalty", &SamplingOptions::frequency_penalty},
-                                  {"dry_multiplier", &SamplingOptions::dry_multiplier},
-                                  {"dry_base", &SamplingOptions::dry_base},
-                                  {"xtc_probability", &SamplingOptions::xtc_probability},
-                                  {"xtc_threshold", &SamplingOptions::xtc_threshold},
-                                  {"dynatemp_range", &SamplingOptions::temperature_range},
-                                  {"dynatemp_exponent", &SamplingOptions::temperature_exponent},
-                                  {"mirostat_tau", &SamplingOptions::mirostat_tau},
-                                  {"mirostat_eta", &SamplingOptions::mirostat_eta}};
-struct IntegerField {
-  const char* name;
-  int32_t SamplingOptions::* member;
-  int64_t least;
-};
-constexpr IntegerField kIntegers[] = {{"top_k", &SamplingOptions::top_k, 0},
-                                      {"repeat_last_n", &SamplingOptions::penalty_last, -1},
-                                      {"dry_allowed_length", &SamplingOptions::dry_allowed_length, 0},
-                                      {"dry_penalty_last_n", &SamplingOptions::dry_last, -1},
-                                      {"mirostat", &SamplingOptions::mirostat, 0}};
-
 // {"15043": -5, "17": false}, or [[15043, -5], …] where a token may also be a text: all tokens of that.
 void read_bias(const Json& body, const Tokenizer& tokenizer, SamplingOptions& to) {
   const Json* v = field(body, "logit_bias");
@@ -131,8 +101,8 @@ void read_bias(const Json& body, const Tokenizer& tokenizer, SamplingOptions& to
 
 void read_sampling(const Json& body, const Tokenizer& tokenizer, SamplingOptions& to) {
   to.temperature = 0.8f, to.top_k = 40, to.top_p = 0.95f, to.min_p = 0.05f;
-  for (const FloatField& f : kFloats) read(body, f.name, to.*f.member);
-  for (const IntegerField& f : kIntegers) read(body, f.name, to.*f.member, f.least);
+  for (const FloatField& f : kFloatFields) read(body, f.name, to.*f.member);
+  for (const IntegerField& f : kIntegerFields) read(body, f.name, to.*f.member, f.least);
   const auto seed = integer(body, "seed", -1);
   to.seed = seed && *seed >= 0 ? static_cast<uint64_t>(*seed) : std::random_device()();
   read_bias(body, tokenizer, to);

@@ -2,6 +2,7 @@
 
 #include "formats/gguf/dequantize.h"
 #include "formats/gguf/quantize.h"
+#include "formats/gguf/quantize_mix_table.h"
 #include "formats/regex.h"
 #include "tensor/tensor.h"
 
@@ -15,40 +16,6 @@
 namespace lathe {
 namespace {
 
-struct Mix {
-  std::string_view name;
-  int file_type;                    // of the key general.file_type
-  std::optional<GgmlType> weights;  // none: every tensor stays
-  // What gets more bits in some layers (attn_v and ffn_down), and what fused attn_qkv is; none: `weights`.
-  std::optional<GgmlType> more = {}, fused = {};
-};
-constexpr Mix kMixes[] = {
-    {"F32", 0, GgmlType::F32},        {"F16", 1, GgmlType::F16},
-    {"BF16", 32, GgmlType::BF16},     {"Q4_0", 2, GgmlType::Q4_0},
-    {"Q4_1", 3, GgmlType::Q4_1},      {"Q5_0", 8, GgmlType::Q5_0},
-    {"Q5_1", 9, GgmlType::Q5_1},      {"Q8_0", 7, GgmlType::Q8_0},
-    {"Q2_K", 10, GgmlType::Q2_K},     {"Q3_K", 11, GgmlType::Q3_K},
-    {"Q4_K_S", 14, GgmlType::Q4_K},   {"Q4_K_M", 15, GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::Q5_K},
-    {"Q5_K_S", 16, GgmlType::Q5_K},   {"Q5_K_M", 17, GgmlType::Q5_K, GgmlType::Q6_K, GgmlType::Q6_K},
-    {"Q6_K", 18, GgmlType::Q6_K},     {"IQ4_NL", 25, GgmlType::IQ4_NL},
-    {"IQ4_XS", 30, GgmlType::IQ4_XS}, {"TQ1_0", 36, GgmlType::TQ1_0},
-    {"TQ2_0", 37, GgmlType::TQ2_0},   {"MXFP4", 38, GgmlType::MXFP4},
-    {"NVFP4", 39, GgmlType::NVFP4},   {"Q1_0", 40, GgmlType::Q1_0},
-    {"Q2_0", 41, GgmlType::Q2_0},     {"COPY", -1, std::nullopt},
-};
-
-// What takes the place of a type whose blocks do not fit into rows.
-struct Fallback {
-  GgmlType type, other;
-};
-constexpr Fallback kFallbacks[] = {
-    {GgmlType::Q2_K, GgmlType::Q4_0},  {GgmlType::Q3_K, GgmlType::Q4_0},
-    {GgmlType::Q2_0, GgmlType::Q4_0},  {GgmlType::Q1_0, GgmlType::Q4_0},
-    {GgmlType::TQ1_0, GgmlType::Q4_0}, {GgmlType::TQ2_0, GgmlType::Q4_0},
-    {GgmlType::Q4_K, GgmlType::Q5_0},  {GgmlType::Q5_K, GgmlType::Q5_1},
-    {GgmlType::Q6_K, GgmlType::Q8_0},  {GgmlType::IQ4_XS, GgmlType::IQ4_NL},
-};
-
 GgmlType fitting(GgmlType type, int64_t row) {
   while (row % type_info(type).block_elements != 0) {
     const auto* f = std::find_if(std::begin(kFallbacks), std::end(kFallbacks),
@@ -58,13 +25,13 @@ GgmlType fitting(GgmlType type, int64_t row) {
   return type;
 }
 
-const Mix& find_mix(const std::string& name) {
-  for (const Mix& m : kMixes)
+const QuantizeMix& find_mix(const std::string& name) {
+  for (const QuantizeMix& m : kMixes)
     if (std::equal(m.name.begin(), m.name.end(), name.begin(), name.end(),
                    [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? b - 32 : b); }))
       return m;
   std::string names;
-  for (const Mix& m : kMixes) names += (names.empty() ? "" : ", ") + std::string(m.name);
+  for (const QuantizeMix& m : kMixes) names += (names.empty() ? "" : ", ") + std::string(m.name);
   value_error("there is no mix `{}`; there are {}", name, names);
 }
 
@@ -145,7 +112,7 @@ class Planner {
 
   const GgufFile& file_;
   const QuantizeOptions& options_;
-  const Mix& mix_;
+  const QuantizeMix& mix_;
   std::vector<std::pair<Regex, GgmlType>> overrides_;
   int64_t layers_ = 1, experts_ = 0;
 };
@@ -181,7 +148,7 @@ std::vector<std::byte> converted(const GgufFile& file, const GgufTensor& t, Ggml
 
 std::vector<std::string_view> quantize_mixes() {
   std::vector<std::string_view> out;
-  for (const Mix& m : kMixes) out.push_back(m.name);
+  for (const QuantizeMix& m : kMixes) out.push_back(m.name);
   return out;
 }
 
@@ -197,7 +164,7 @@ GgufWriter quantize_file(const GgufFile& file, const QuantizeOptions& options,
   const std::vector<GgmlType> types = plan_quantize(file, options);
   GgufWriter out(file.metadata());
   for (const char* key : {"split.no", "split.count", "split.tensors.count"}) out.metadata().erase(key);
-  if (const Mix& mix = find_mix(options.mix); mix.weights) {
+  if (const QuantizeMix& mix = find_mix(options.mix); mix.weights) {
     out.set("general.quantization_version", uint32_t{2});
     out.set("general.file_type", static_cast<uint32_t>(mix.file_type));
   }

@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "llm/jinja/evaluate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -293,46 +291,14 @@ Value chosen(Evaluator& e, const Value& v, const Arguments& a) {
   return out;
 }
 
+Value string(Evaluator& e, const Value& v, const Arguments&) { return text_of(e, v); }
+Value safe(Evaluator& e, const Value& v, const Arguments&) { return text_of(e, v).as_safe(); }
+
 const std::unordered_map<std::string_view, Filter>& filters() {
   static const std::unordered_map<std::string_view, Filter> table = {
-      {"tojson", tojson},
-      {"trim", trim},
-      {"length", length},
-      {"count", length},
-      {"join", join},
-      {"first", end_of<false>},
-      {"last", end_of<true>},
-      {"lower", mapped<lower>},
-      {"upper", mapped<upper>},
-      {"capitalize", mapped<capitalize>},
-      {"title", title},
-      {"replace", replace_filter},
-      {"default", default_value},
-      {"d", default_value},
-      {"string", [](Evaluator& e, const Value& v, const Arguments&) -> Value { return text_of(e, v); }},
-      {"int", to_number<int64_t>},
-      {"float", to_number<double>},
-      {"list", list},
-      {"items", items},
-      {"dictsort", dictsort},
-      {"map", map},
-      {"select", chosen<true, false>},
-      {"reject", chosen<false, false>},
-      {"selectattr", chosen<true, true>},
-      {"rejectattr", chosen<false, true>},
-      {"unique", unique},
-      {"sort", sort},
-      {"reverse", reverse},
-      {"min", extreme<-1>},
-      {"max", extreme<1>},
-      {"sum", sum},
-      {"abs", absolute},
-      {"round", round},
-      {"indent", indent},
-      {"safe",
-       [](Evaluator& e, const Value& v, const Arguments&) -> Value { return text_of(e, v).as_safe(); }},
-      {"e", mapped<escape>},
-      {"escape", mapped<escape>},
+#define FILTER(name, ...) {#name, __VA_ARGS__},
+#include "llm/jinja/filters.def"
+#undef FILTER
   };
   return table;
 }

@@ -3,8 +3,6 @@
 #include "formats/utf8.h"
 #include "llm/jinja/evaluate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_map>
 
@@ -186,26 +184,9 @@ Value mapped(Evaluator& e, const Value& v, const Arguments&) {
 
 const Table& string_methods() {
   static const Table table = {
-      {"strip", strip_method<true, true>},
-      {"lstrip", strip_method<true, false>},
-      {"rstrip", strip_method<false, true>},
-      {"split", split},
-      {"splitlines", splitlines},
-      {"startswith", has_affix<true>},
-      {"endswith", has_affix<false>},
-      {"find", find_text<false>},
-      {"rfind", find_text<true>},
-      {"count", count_text},
-      {"replace", replace_method},
-      {"format", format},
-      {"join", join},
-      {"title", mapped<title>},
-      {"upper", mapped<jinja::upper>},
-      {"lower", mapped<jinja::lower>},
-      {"capitalize", mapped<capitalize>},
-      {"isdigit", all_of<is_digit>},
-      {"isalpha", all_of<is_letter>},
-      {"isalnum", all_of<is_letter_or_digit>},
+#define METHOD(name, ...) {#name, __VA_ARGS__},
+#include "llm/jinja/string_methods.def"
+#undef METHOD
   };
   return table;
 }

@@ -2,8 +2,6 @@
 #pragma once
 #include "formats/regex.h"
 
-#include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
