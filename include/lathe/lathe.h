@@ -18,7 +18,6 @@
 #include "formats/gguf/quantize_file.h"
 #include "formats/gguf/writer.h"
 #include "formats/npy.h"
-#include "formats/npz.h"
 #include "formats/onnx/session.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_file.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lathe {
 
@@ -18,6 +19,11 @@ inline std::string little_endian(uint64_t value, size_t width) {
   std::string out;
   for (size_t i = 0; i < width; i++, value >>= 8) out += static_cast<char>(value & 255);
   return out;
+}
+
+// Bytes that are text.
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace lathe

@@ -1,5 +1,7 @@
 #include "archive/tar.h"
 
+#include "archive/little_endian.h"
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -14,10 +16,6 @@ struct Field {
 };
 constexpr Field kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 5}, kPrefix{345, 155};
 constexpr size_t kType = 156;
-
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // Up to the first zero byte.
 std::string_view field_text(std::string_view block, Field f) {

@@ -3,7 +3,6 @@
 #include "base/result.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

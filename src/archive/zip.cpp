@@ -2,6 +2,7 @@
 
 #include "archive/deflate.h"
 #include "archive/little_endian.h"
+#include "archive/parsing.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,47 +24,46 @@ class Reader {
  public:
   Reader(std::span<const std::byte> file, std::string_view where) : file_(file), where_(where) {}
 
-  Result<std::vector<ZipEntry>> run() {
-    LATHE_TRY(end, find_end());
-    LATHE_TRY_DO(read_end(end));
+  std::vector<ZipEntry> run() {
+    read_end(find_end());
     std::vector<ZipEntry> out;
     std::unordered_set<std::string> names;
     size_t at = directory_at_;
     uint64_t total = 0;
     for (uint64_t i = 0; i < count_; i++) {
       const size_t entry_at = at;
-      LATHE_TRY(entry, read_entry(at));
+      ZipEntry entry = read_entry(at);
       total += entry.data_bytes;
       // What entries unpack to is bounded by the archive's length only as long as they share nothing.
-      if (total > directory_at_) return error(entry_at, "entries overlap");
+      if (total > directory_at_) fail(entry_at, "entries overlap");
       if (entry.name.ends_with('/')) continue;
-      if (!names.insert(entry.name).second)
-        return error(entry_at, fmt::format("the name `{}` occurs twice", entry.name));
+      if (!names.insert(entry.name).second) fail(entry_at, "the name `{}` occurs twice", entry.name);
       out.push_back(std::move(entry));
     }
     return out;
   }
 
  private:
-  ParseError error(size_t at, std::string text) const { return {std::move(text), at, std::string(where_)}; }
+  template <class... T>
+  [[noreturn]] void fail(size_t at, fmt::format_string<T...> format, T&&... args) const {
+    throw_parse_error(where_, at, format, std::forward<T>(args)...);
+  }
   uint64_t number(size_t at, size_t width) const { return read_little_endian(file_, at, width); }
   bool has(size_t at, uint32_t signature, size_t bytes) const {
     return at <= file_.size() && file_.size() - at >= bytes && number(at, 4) == signature;
   }
-  std::string_view text(size_t at, size_t bytes) const {
-    return {reinterpret_cast<const char*>(file_.data()) + at, bytes};
-  }
+  std::string_view text(size_t at, size_t bytes) const { return text_of(file_.subspan(at, bytes)); }
 
   // The last record that a comment of the right length follows up to the end of the file.
-  Result<size_t> find_end() const {
+  size_t find_end() const {
     constexpr size_t kMaxComment = 0xffff;
     const size_t last = file_.size() - std::min(file_.size(), kEndBytes);
     for (size_t back = 0; back <= std::min(last, kMaxComment); back++)
       if (has(last - back, kEnd, kEndBytes) && number(last - back + 20, 2) == back) return last - back;
-    return error(file_.size(), "no zip archive: the record at its end is missing or cut off");
+    fail(file_.size(), "no zip archive: the record at its end is missing or cut off");
   }
 
-  Result<void> read_end(size_t end) {
+  void read_end(size_t end) {
     uint64_t disks = number(end + 4, 2) | number(end + 6, 2), bytes = number(end + 12, 4),
              at = number(end + 16, 4);
     count_ = number(end + 10, 2);
@@ -71,7 +71,7 @@ class Reader {
     if (end >= kLocator64Bytes && has(end - kLocator64Bytes, kLocator64, kLocator64Bytes)) {
       const uint64_t end64 = number(end - kLocator64Bytes + 8, 8);
       if (end64 > end || !has(static_cast<size_t>(end64), kEnd64, kEnd64Bytes))
-        return error(end - kLocator64Bytes, fmt::format("no zip64 record at {}", end64));
+        fail(end - kLocator64Bytes, "no zip64 record at {}", end64);
       const auto from = static_cast<size_t>(end64);
       disks = number(from + 16, 4) | number(from + 20, 4);
       count_ = number(from + 32, 8);
@@ -79,17 +79,16 @@ class Reader {
       at = number(from + 48, 8);
       directory_end_ = from;
     }
-    if (disks != 0) return error(end, "archives of several disks cannot be read");
+    if (disks != 0) fail(end, "archives of several disks cannot be read");
     if (at > directory_end_ || bytes > directory_end_ - at || count_ > bytes / kCentralBytes)
-      return error(end, fmt::format("{} entries in {} bytes from {} do not fit in front of {}", count_, bytes,
-                                    at, directory_end_));
+      fail(end, "{} entries in {} bytes from {} do not fit in front of {}", count_, bytes, at,
+           directory_end_);
     directory_at_ = static_cast<size_t>(at);
     directory_end_ = static_cast<size_t>(at + bytes);
-    return {};
   }
 
   // Puts the 64-bit numbers of the extra field where the classic ones say so, in this order.
-  Result<void> read_extra(size_t at, size_t bytes, std::initializer_list<uint64_t*> numbers) const {
+  void read_extra(size_t at, size_t bytes, std::initializer_list<uint64_t*> numbers) const {
     const size_t end = at + bytes;
     while (end - at >= 4) {
       const uint64_t id = number(at, 2), length = number(at + 2, 2);
@@ -99,62 +98,59 @@ class Reader {
       if (id == kExtra64)
         for (uint64_t* n : numbers) {
           if (*n != kIn64) continue;
-          if (next - at < 8) return error(at, "the zip64 record of an entry is cut off");
+          if (next - at < 8) fail(at, "the zip64 record of an entry is cut off");
           *n = number(at, 8);
           at += 8;
         }
       at = next;
     }
-    return {};
   }
 
   // The entry of the directory at `at`, which moves on to the next.
-  Result<ZipEntry> read_entry(size_t& at) const {
+  ZipEntry read_entry(size_t& at) const {
     const size_t start = at;
     if (directory_end_ - start < kCentralBytes || !has(start, kCentral, kCentralBytes))
-      return error(start, "an entry of the directory is missing or cut off");
+      fail(start, "an entry of the directory is missing or cut off");
     const uint64_t flags = number(start + 8, 2), method = number(start + 10, 2), name = number(start + 28, 2),
                    extra = number(start + 30, 2), comment = number(start + 32, 2);
     if (name + extra + comment > directory_end_ - start - kCentralBytes)
-      return error(start, "an entry of the directory is cut off");
+      fail(start, "an entry of the directory is cut off");
     ZipEntry out;
     out.name = text(start + kCentralBytes, static_cast<size_t>(name));
-    if (flags & kEncrypted) return error(start, fmt::format("`{}` is encrypted", out.name));
+    if (flags & kEncrypted) fail(start, "`{}` is encrypted", out.name);
     if (method != kStored && method != kDeflated)
-      return error(start,
-                   fmt::format("`{}` is packed by method {}; only stored and deflated entries can be read",
-                               out.name, method));
+      fail(start, "`{}` is packed by method {}; only stored and deflated entries can be read", out.name,
+           method);
     out.is_deflated = method == kDeflated;
     out.crc = static_cast<uint32_t>(number(start + 16, 4));
     uint64_t packed = number(start + 20, 4), local = number(start + 42, 4);
     out.size = number(start + 24, 4);
-    LATHE_TRY_DO(read_extra(start + kCentralBytes + static_cast<size_t>(name), static_cast<size_t>(extra),
-                            {&out.size, &packed, &local}));
+    read_extra(start + kCentralBytes + static_cast<size_t>(name), static_cast<size_t>(extra),
+               {&out.size, &packed, &local});
     if (!out.is_deflated && packed != out.size)
-      return error(start, fmt::format("`{}` is stored in {} bytes, but has {}", out.name, packed, out.size));
+      fail(start, "`{}` is stored in {} bytes, but has {}", out.name, packed, out.size);
     if (out.is_deflated && out.size / kMaxRatio > packed)
-      return error(start, fmt::format("`{}` has {} bytes of content in {}, more than deflate can pack",
-                                      out.name, out.size, packed));
-    LATHE_TRY_DO(find_data(start, local, packed, out));
+      fail(start, "`{}` has {} bytes of content in {}, more than deflate can pack", out.name, out.size,
+           packed);
+    find_data(start, local, packed, out);
     at = start + kCentralBytes + static_cast<size_t>(name + extra + comment);
     return out;
   }
 
   // Names and extra fields of the local header differ in length from those of the directory.
-  Result<void> find_data(size_t start, uint64_t local, uint64_t packed, ZipEntry& out) const {
+  void find_data(size_t start, uint64_t local, uint64_t packed, ZipEntry& out) const {
     if (local > directory_at_ || !has(static_cast<size_t>(local), kLocal, kLocalBytes))
-      return error(start, fmt::format("`{}` has no header at {}", out.name, local));
+      fail(start, "`{}` has no header at {}", out.name, local);
     const auto from = static_cast<size_t>(local);
     const size_t name = number(from + 26, 2), extra = number(from + 28, 2);
     const size_t data = from + kLocalBytes + name + extra;
     if (data > directory_at_ || packed > directory_at_ - data)
-      return error(from, fmt::format("the data of `{}` ({} bytes from {}) reaches into the directory at {}",
-                                     out.name, packed, data, directory_at_));
+      fail(from, "the data of `{}` ({} bytes from {}) reaches into the directory at {}", out.name, packed,
+           data, directory_at_);
     if (text(from + kLocalBytes, name) != out.name)
-      return error(from, fmt::format("the header of `{}` has another name", out.name));
+      fail(from, "the header of `{}` has another name", out.name);
     out.data_at = data;
     out.data_bytes = static_cast<size_t>(packed);
-    return {};
   }
 
   std::span<const std::byte> file_;
@@ -171,7 +167,7 @@ bool is_zip(std::span<const std::byte> file) {
 }
 
 Result<std::vector<ZipEntry>> parse_zip(std::span<const std::byte> file, std::string_view where) {
-  return Reader(file, where).run();
+  return parsed([&] { return Reader(file, where).run(); });
 }
 
 Result<void> check_crc(const ZipEntry& entry, std::span<const std::byte> content, std::string_view where) {
@@ -182,12 +178,9 @@ Result<void> check_crc(const ZipEntry& entry, std::span<const std::byte> content
 
 Result<std::string> unzip(std::span<const std::byte> file, const ZipEntry& entry, std::string_view where) {
   const auto data = entry.data(file);
-  std::string out(reinterpret_cast<const char*>(data.data()), entry.is_deflated ? 0 : data.size());
-  if (entry.is_deflated) {
-    LATHE_TRY(content, inflate_raw(data, entry.size, fmt::format("{}: `{}`", where, entry.name)));
-    out = std::move(content);
-  }
-  LATHE_TRY_DO(check_crc(entry, std::as_bytes(std::span(out)), where));
+  auto out = entry.is_deflated ? inflate_raw(data, entry.size, fmt::format("{}: `{}`", where, entry.name))
+                               : Result(std::string(text_of(data)));
+  if (out.ok()) LATHE_TRY_DO(check_crc(entry, std::as_bytes(std::span(out.value())), where));
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "formats/npy.h"
 
 #include "archive/little_endian.h"
+#include "archive/parsing.h"
 #include "base/mmap.h"
 #include "formats/dtype_names_table.h"
 
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 
 namespace lathe {
 namespace {
@@ -22,50 +24,52 @@ class Dictionary {
   Dictionary(std::string_view text, size_t offset, std::string_view where)
       : text_(text), offset_(offset), where_(where) {}
 
-  ParseError error(std::string text) const { return {std::move(text), offset_ + at_, std::string(where_)}; }
+  template <class... T>
+  [[noreturn]] void fail(fmt::format_string<T...> format, T&&... args) const {
+    throw_parse_error(where_, offset_ + at_, format, std::forward<T>(args)...);
+  }
   bool take(char c) {
     skip_spaces();
     if (at_ == text_.size() || text_[at_] != c) return false;
     at_++;
     return true;
   }
-  Result<void> expect(char c) {
-    if (take(c)) return {};
-    return error(fmt::format("expected '{}'", c));
+  void expect(char c) {
+    if (!take(c)) fail("expected '{}'", c);
   }
-  Result<std::string_view> quoted() {
+  std::string_view quoted() {
     skip_spaces();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"') return error("expected a string");
+    if (quote != '\'' && quote != '"') fail("expected a string");
     const size_t end = text_.find(quote, at_ + 1);
-    if (end == text_.npos) return error("a string has no end");
+    if (end == text_.npos) fail("a string has no end");
     const std::string_view out = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     return out;
   }
-  Result<bool> truth() {
+  bool truth() {
     skip_spaces();
     for (const std::string_view word : {"True", "False"})
       if (text_.substr(at_).starts_with(word)) {
         at_ += word.size();
         return word == "True";
       }
-    return error("expected True or False");
+    fail("expected True or False");
   }
-  Result<std::vector<int64_t>> shape() {
+  std::vector<int64_t> shape() {
     std::vector<int64_t> out;
-    LATHE_TRY_DO(expect('('));
+    expect('(');
     while (!take(')')) {
       skip_spaces();
       int64_t size = 0;
       const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), size);
-      if (problem != std::errc() || size < 0) return error("expected a size");
-      if (out.size() == kMaxAxes) return error(fmt::format("more than {} axes", kMaxAxes));
+      if (problem != std::errc() || size < 0) fail("expected a size");
+      if (out.size() == kMaxAxes) fail("more than {} axes", kMaxAxes);
       out.push_back(size);
       at_ = static_cast<size_t>(end - text_.data());
       if (at_ < text_.size() && text_[at_] == 'L') at_++;  // a long number of Python 2
       if (take(',')) continue;
-      LATHE_TRY_DO(expect(')'));
+      expect(')');
       break;
     }
     return out;
@@ -94,62 +98,59 @@ std::optional<ElementType> parse_descr(std::string_view descr) {
   return std::nullopt;
 }
 
-Result<void> parse_dictionary(Dictionary d, NpyHeader& out) {
+void parse_dictionary(Dictionary d, NpyHeader& out) {
   bool has_descr = false, has_shape = false;
-  LATHE_TRY_DO(d.expect('{'));
+  d.expect('{');
   while (!d.take('}')) {
-    LATHE_TRY(key, d.quoted());
-    LATHE_TRY_DO(d.expect(':'));
+    const std::string_view key = d.quoted();
+    d.expect(':');
     if (key == "descr") {
-      if (d.take('[')) return d.error("arrays of structures cannot be read; save an array for each field");
-      LATHE_TRY(descr, d.quoted());
+      if (d.take('[')) d.fail("arrays of structures cannot be read; save an array for each field");
+      const std::string_view descr = d.quoted();
       const auto type = parse_descr(descr);
-      if (!type) return d.error(fmt::format("elements of type `{}` cannot be read", descr));
+      if (!type) d.fail("elements of type `{}` cannot be read", descr);
       out.dtype = type->dtype;
       out.is_big_endian = type->is_big_endian;
       has_descr = true;
     } else if (key == "fortran_order") {
-      LATHE_TRY(order, d.truth());
-      out.fortran_order = order;
+      out.fortran_order = d.truth();
     } else if (key == "shape") {
-      LATHE_TRY(shape, d.shape());
-      out.shape = std::move(shape);
+      out.shape = d.shape();
       has_shape = true;
     } else {
-      return d.error(fmt::format("the key `{}` is unknown", key));
+      d.fail("the key `{}` is unknown", key);
     }
     if (d.take(',')) continue;
-    LATHE_TRY_DO(d.expect('}'));
+    d.expect('}');
     break;
   }
-  if (!has_descr || !has_shape) return d.error("descr or shape is missing");
-  return {};
+  if (!has_descr || !has_shape) d.fail("descr or shape is missing");
+}
+
+NpyHeader read_npy_header(std::span<const std::byte> file, std::string_view where) {
+  const std::string_view all = text_of(file);
+  if (!all.starts_with(kMagic) || all.size() < 10) throw_parse_error(where, 0, "this is no npy file");
+  const int version = static_cast<unsigned char>(all[6]);
+  if (version < 1 || version > 3) throw_parse_error(where, 6, "version {} is unknown", version);
+  const size_t start = version == 1 ? 10 : 12;
+  if (all.size() < start) throw_parse_error(where, all.size(), "the header is cut off");
+  const auto length = static_cast<size_t>(read_little_endian(file, 8, start - 8));
+  if (length > all.size() - start)
+    throw_parse_error(where, 8, "the header's length is {}, but only {} bytes follow", length,
+                      all.size() - start);
+  NpyHeader out;
+  out.data_at = start + length;
+  parse_dictionary(Dictionary(all.substr(start, length), start, where), out);
+  if (const auto bytes = data_bytes(out.dtype, out.shape); bytes != all.size() - out.data_at)
+    throw_parse_error(where, out.data_at, "the shape needs {} bytes of data, but there are {}",
+                      bytes ? std::to_string(*bytes) : "2^64 or more", all.size() - out.data_at);
+  return out;
 }
 
 }  // namespace
 
 Result<NpyHeader> parse_npy_header(std::span<const std::byte> file, std::string_view where) {
-  const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
-  const auto error = [&](size_t at, std::string text) {
-    return ParseError{std::move(text), at, std::string(where)};
-  };
-  if (!all.starts_with(kMagic) || all.size() < 10) return error(0, "this is no npy file");
-  const int version = static_cast<unsigned char>(all[6]);
-  if (version < 1 || version > 3) return error(6, fmt::format("version {} is unknown", version));
-  const size_t start = version == 1 ? 10 : 12;
-  if (all.size() < start) return error(all.size(), "the header is cut off");
-  const auto length = static_cast<size_t>(read_little_endian(file, 8, start - 8));
-  if (length > all.size() - start)
-    return error(
-        8, fmt::format("the header's length is {}, but only {} bytes follow", length, all.size() - start));
-  NpyHeader out;
-  out.data_at = start + length;
-  LATHE_TRY_DO(parse_dictionary(Dictionary(all.substr(start, length), start, where), out));
-  if (const auto bytes = data_bytes(out.dtype, out.shape); bytes != all.size() - out.data_at)
-    return error(out.data_at,
-                 fmt::format("the shape needs {} bytes of data, but there are {}",
-                             bytes ? std::to_string(*bytes) : "2^64 or more", all.size() - out.data_at));
-  return out;
+  return parsed([&] { return read_npy_header(file, where); });
 }
 
 Tensor load_npy(const FileData& file, const std::string& name, const std::string& device) {
@@ -157,7 +158,7 @@ Tensor load_npy(const FileData& file, const std::string& name, const std::string
   FileData data = file;
   auto part = file.bytes().subspan(header.data_at);
   if (header.is_big_endian) {
-    auto copy = std::make_shared<std::string>(reinterpret_cast<const char*>(part.data()), part.size());
+    auto copy = std::make_shared<std::string>(text_of(part));
     swap_bytes(*copy, static_cast<size_t>(item_size(header.dtype)));
     data = file.with(std::move(copy));
     part = data.bytes();
@@ -199,6 +200,55 @@ void save_npy(const Tensor& t, const std::string& path) {
   write_file_atomically(path, [&](FileWriter& out) {
     out.write(header);
     out.write(t.bytes());
+  });
+}
+
+constexpr std::string_view kNpySuffix = ".npy";
+
+NamedTensors load_npz(const FileData& file, const std::vector<ZipEntry>& entries, const std::string& device) {
+  NamedTensors out;
+  for (const ZipEntry& e : entries) {
+    if (!e.name.ends_with(kNpySuffix)) continue;
+    const std::string name = e.name.substr(0, e.name.size() - kNpySuffix.size());
+    ErrorContext context([&] { return fmt::format("loading `{}` of {}", e.name, file.name()); });
+    if (e.is_deflated) {
+      auto content = std::make_shared<std::string>(unzip(file.bytes(), e, file.name()).or_throw());
+      out.emplace_back(name, load_npy(file.with(std::move(content)), name, device));
+    } else {
+      check_crc(e, e.data(file.bytes()), file.name()).or_throw();
+      out.emplace_back(name, load_npy(file.part(e.data_at, e.data_bytes), name, device));
+    }
+  }
+  return out;
+}
+
+NamedTensors load_npz(const std::string& path, const std::string& device) {
+  const FileData file(path);
+  return load_npz(file, parse_zip(file.bytes(), path).or_throw(), device);
+}
+
+void save_npz(const NamedTensors& tensors, const std::string& path, const NpzOptions& options) {
+  ErrorContext context([&] { return fmt::format("saving {}", path); });
+  std::vector<Tensor> all;
+  std::vector<std::string> headers;
+  std::unordered_set<std::string_view> names;
+  for (const auto& [name, t] : tensors) {
+    if (!names.insert(name).second) value_error("cannot save two tensors as `{}`", name);
+    ErrorContext tensor([&] { return fmt::format("saving tensor `{}`", name); });
+    headers.push_back(npy_header(t));
+    all.push_back(t);
+  }
+  Tensor::realize(all);
+  write_file_atomically(path, [&](FileWriter& out) {
+    ZipWriter zip(out);
+    for (size_t i = 0; i < all.size(); i++) {
+      const std::vector<std::byte> data = all[i].bytes();
+      std::string content = std::move(headers[i]);
+      content.append(reinterpret_cast<const char*>(data.data()), data.size());
+      zip.add(tensors[i].first + std::string(kNpySuffix), std::as_bytes(std::span(content)),
+              options.compressed);
+    }
+    zip.finish();
   });
 }
 

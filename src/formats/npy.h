@@ -1,5 +1,6 @@
 // The npy format of NumPy: a header that is a dictionary in Python's notation, then raw data.
 #pragma once
+#include "archive/zip.h"
 #include "base/result.h"
 #include "formats/file_data.h"
 
@@ -34,5 +35,19 @@ std::string npy_header(const Tensor& t);
 // Realises the tensor; the file appears whole or not at all. ValueError for a dtype that NumPy lacks
 // (bfloat16, the 8-bit floats) and for a symbolic shape; weak values are written at their default dtype.
 void save_npy(const Tensor& t, const std::string& path);
+
+// ---- npz, a zip archive of npy files
+
+// The arrays of an archive by name, without ".npy"; entries of another kind are left out. The content of all
+// is checked against its CRC. UserErrors name the file and the entry.
+NamedTensors load_npz(const std::string& path, const std::string& device = "");
+NamedTensors load_npz(const FileData& file, const std::vector<ZipEntry>& entries, const std::string& device);
+
+struct NpzOptions {
+  bool compressed = false;
+};
+// As np.savez and np.savez_compressed do. Realises the tensors; the file appears whole or not at all.
+// ValueError for a name that occurs twice and as for save_npy.
+void save_npz(const NamedTensors& tensors, const std::string& path, const NpzOptions& options = {});
 
 }  // namespace lathe

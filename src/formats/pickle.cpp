@@ -1,6 +1,7 @@
 #include "formats/pickle.h"
 
 #include "archive/little_endian.h"
+#include "archive/parsing.h"
 
 #include <algorithm>
 #include <array>
@@ -24,239 +25,188 @@ class Unpickler {
   Unpickler(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base)
       : bytes_(bytes), where_(where), base_(base), at_(begin) {}
 
-  Result<Pickle> run();
+  Pickle run();
 
   // Actions of opcodes; `n` is the number that the opcode's row gives.
 
-  Result<void> skip(int n) {
-    LATHE_TRY_DO(number(n));
-    return {};
-  }
+  void skip(int n) { number(n); }
 
-  Result<void> protocol(int) {
+  void protocol(int) {
     constexpr uint64_t kNewest = 5;
-    LATHE_TRY(version, number(1));
-    if (version > kNewest) return error(fmt::format("protocol {} is unknown", version));
-    return {};
+    if (const uint64_t version = number(1); version > kNewest) fail("protocol {} is unknown", version);
   }
 
-  Result<void> constant(int n) { return push({.kind = n == 0 ? Kind::None : Kind::Bool, .integer = n == 2}); }
+  void constant(int n) { push({.kind = n == 0 ? Kind::None : Kind::Bool, .integer = n == 2}); }
 
-  Result<void> integer(int n) {
-    LATHE_TRY(bits, number(n));
+  void integer(int n) {
+    const auto bits = number(n);
     // Four bytes have a sign.
     const int64_t value =
         n == 4 ? static_cast<int32_t>(static_cast<uint32_t>(bits)) : static_cast<int64_t>(bits);
-    return push({.kind = Kind::Int, .integer = value});
+    push({.kind = Kind::Int, .integer = value});
   }
 
-  Result<void> long_integer(int n) {
-    LATHE_TRY(bytes, run_of(n));
+  void long_integer(int n) {
+    std::string bytes = run_of(n);
     if (bytes.size() > 8) return push({.kind = Kind::LongInt, .text = std::move(bytes)});
     uint64_t bits = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0 ? ~uint64_t{0} : 0;
     for (size_t i = bytes.size(); i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(bytes[i]);
-    return push({.kind = Kind::Int, .integer = static_cast<int64_t>(bits)});
+    push({.kind = Kind::Int, .integer = static_cast<int64_t>(bits)});
   }
 
-  Result<void> floating(int) {
-    LATHE_TRY(bits, number(8));  // big-endian
-    return push({.kind = Kind::Float, .number = std::bit_cast<double>(__builtin_bswap64(bits))});
+  void floating(int) {  // big-endian
+    push({.kind = Kind::Float, .number = std::bit_cast<double>(__builtin_bswap64(number(8)))});
   }
 
-  Result<void> text(int n) {
-    LATHE_TRY(value, run_of(n));
-    return push({.kind = Kind::Text, .text = std::move(value)});
+  void text(int n) { push({.kind = Kind::Text, .text = run_of(n)}); }
+  void raw_bytes(int n) { push({.kind = Kind::Bytes, .text = run_of(n)}); }
+
+  void global(int) {
+    const std::string module = line();
+    push({.kind = Kind::Global, .text = module + "." + line()});
   }
 
-  Result<void> raw_bytes(int n) {
-    LATHE_TRY(value, run_of(n));
-    return push({.kind = Kind::Bytes, .text = std::move(value)});
-  }
-
-  Result<void> global(int) {
-    LATHE_TRY(module, line());
-    LATHE_TRY(name, line());
-    return push({.kind = Kind::Global, .text = module + "." + name});
-  }
-
-  Result<void> stack_global(int) {
-    LATHE_TRY(name, take());
-    LATHE_TRY(module, take());
+  void stack_global(int) {
+    const PickleRef name = take(), module = take();
     if (values_[name].kind != Kind::Text || values_[module].kind != Kind::Text)
-      return error("the name of a global is not a text");
+      fail("the name of a global is not a text");
     name_bytes_ += values_[module].text.size() + values_[name].text.size();
-    if (name_bytes_ > kMaxNameBytes)
-      return error(fmt::format("more than {} bytes of names of globals", kMaxNameBytes));
-    return push({.kind = Kind::Global, .text = values_[module].text + "." + values_[name].text});
+    if (name_bytes_ > kMaxNameBytes) fail("more than {} bytes of names of globals", kMaxNameBytes);
+    push({.kind = Kind::Global, .text = values_[module].text + "." + values_[name].text});
   }
 
-  Result<void> mark(int) {
-    marks_.push_back(stack_.size());
-    return {};
-  }
+  void mark(int) { marks_.push_back(stack_.size()); }
 
-  Result<void> pop(int) {
+  void pop(int) {
     // A mark right on top goes in the place of a value, as in Python.
     if (!marks_.empty() && marks_.back() == stack_.size()) return pop_mark(0);
-    LATHE_TRY_DO(take());
-    return {};
+    take();
   }
 
-  Result<void> pop_mark(int) {
-    LATHE_TRY_DO(take_marked());
-    return {};
-  }
+  void pop_mark(int) { take_marked(); }
 
-  Result<void> duplicate(int) {
-    LATHE_TRY(top, take());
+  void duplicate(int) {
+    const PickleRef top = take();
     stack_.insert(stack_.end(), {top, top});
-    return {};
   }
 
-  Result<void> empty(int n) { return push({.kind = n == kDict ? Kind::Dict : Kind::Sequence}); }
+  void empty(int n) { push({.kind = n == kDict ? Kind::Dict : Kind::Sequence}); }
 
-  Result<void> sequence(int) {
-    LATHE_TRY(items, take_marked());
-    return push({.kind = Kind::Sequence, .items = std::move(items)});
-  }
+  void sequence(int) { push({.kind = Kind::Sequence, .items = take_marked()}); }
 
-  Result<void> dict(int) {
-    LATHE_TRY_DO(sequence(0));
+  void dict(int) {
+    sequence(0);
     PickleValue& value = values_.back();
-    if (value.items.size() % 2 != 0) return error("a key has no value");
+    if (value.items.size() % 2 != 0) fail("a key has no value");
     value.kind = Kind::Dict;
-    return {};
   }
 
-  Result<void> short_tuple(int n) {
+  void short_tuple(int n) {
     std::vector<PickleRef> items(static_cast<size_t>(n));
-    for (size_t i = items.size(); i-- > 0;) {
-      LATHE_TRY(item, take());
-      items[i] = item;
-    }
-    return push({.kind = Kind::Sequence, .items = std::move(items)});
+    for (size_t i = items.size(); i-- > 0;) items[i] = take();
+    push({.kind = Kind::Sequence, .items = std::move(items)});
   }
 
-  Result<void> append(int n) {
+  void append(int n) {
     // The same as a mark below n values.
     if (stack_.size() - (marks_.empty() ? 0 : marks_.back()) < static_cast<size_t>(n))
-      return error("the stack is empty");
+      fail("the stack is empty");
     marks_.push_back(stack_.size() - static_cast<size_t>(n));
-    return extend(n == 2 ? kDict : 0);
+    extend(n == 2 ? kDict : 0);
   }
 
-  Result<void> extend(int n) {
-    LATHE_TRY(items, take_marked());
-    LATHE_TRY(ref, take());
+  void extend(int n) {
+    const std::vector<PickleRef> items = take_marked();
+    const PickleRef ref = take();
     stack_.push_back(ref);
     PickleValue& target = values_[ref];
-    if (n == kDict && items.size() % 2 != 0) return error("a key has no value");
+    if (n == kDict && items.size() % 2 != 0) fail("a key has no value");
     if (target.kind != Kind::Object && target.kind != (n == kDict ? Kind::Dict : Kind::Sequence))
-      return error("only lists, sets, dicts and objects have items");
+      fail("only lists, sets, dicts and objects have items");
     if (!target.entries.empty() && target.has_keys != (n == kDict))
-      return error("an object is a list and a dict at once");
+      fail("an object is a list and a dict at once");
     target.has_keys = n == kDict;
     auto& to = target.kind == Kind::Object ? target.entries : target.items;
     to.insert(to.end(), items.begin(), items.end());
-    return {};
   }
 
-  Result<void> call(int) {
-    LATHE_TRY(arguments, take());
-    LATHE_TRY(callee, take());
-    return push({.kind = Kind::Object, .items = {callee, arguments}});
+  void call(int) {
+    const PickleRef arguments = take(), callee = take();
+    push({.kind = Kind::Object, .items = {callee, arguments}});
   }
 
-  Result<void> call_with_names(int) {
-    LATHE_TRY(named, take());
-    LATHE_TRY_DO(call(0));
+  void call_with_names(int) {
+    const PickleRef named = take();
+    call(0);
     values_.back().items.push_back(named);  // beside the state, which is also a dict
-    return {};
   }
 
-  Result<void> build(int) {
-    LATHE_TRY(state, take());
-    LATHE_TRY(ref, take());
+  void build(int) {
+    const PickleRef state = take(), ref = take();
     stack_.push_back(ref);
-    if (values_[ref].kind != Kind::Object) return error("only objects have a state");
+    if (values_[ref].kind != Kind::Object) fail("only objects have a state");
     values_[ref].items.push_back(state);
-    return {};
   }
 
-  Result<void> persistent(int) {
-    LATHE_TRY(id, take());
-    return push({.kind = Kind::Persistent, .items = {id}});
-  }
+  void persistent(int) { push({.kind = Kind::Persistent, .items = {take()}}); }
+  void put(int n) { remember(number(n)); }
+  void memoize(int) { remember(memo_.size()); }
 
-  Result<void> put(int n) {
-    LATHE_TRY(key, number(n));
-    return remember(key);
-  }
-
-  Result<void> memoize(int) { return remember(memo_.size()); }
-
-  Result<void> recall(int n) {
-    LATHE_TRY(key, number(n));
+  void recall(int n) {
+    const uint64_t key = number(n);
     const auto found = memo_.find(key);
-    if (found == memo_.end()) return error(fmt::format("nothing is remembered as {}", key));
+    if (found == memo_.end()) fail("nothing is remembered as {}", key);
     stack_.push_back(found->second);
-    return {};
   }
 
  private:
-  ParseError error(std::string text) const {
-    return {std::move(text), base_ + std::min(at_, bytes_.size()), std::string(where_)};
+  template <class... T>
+  [[noreturn]] void fail(fmt::format_string<T...> format, T&&... args) const {
+    throw_parse_error(where_, base_ + std::min(at_, bytes_.size()), format, std::forward<T>(args)...);
   }
 
-  Result<uint64_t> number(int width) {
+  uint64_t number(int width) {
     const auto bytes = static_cast<size_t>(width);
-    if (at_ > bytes_.size() || bytes_.size() - at_ < bytes) return error("the pickle is cut off");
+    if (at_ > bytes_.size() || bytes_.size() - at_ < bytes) fail("the pickle is cut off");
     const uint64_t out = read_little_endian(bytes_, at_, bytes);
     at_ += bytes;
     return out;
   }
 
   // bytes after their number, which has `width` bytes
-  Result<std::string> run_of(int width) {
-    LATHE_TRY(length, number(width));
+  std::string run_of(int width) {
+    const auto length = number(width);
     if (length > bytes_.size() - at_)
-      return error(fmt::format("{} bytes are announced, but only {} follow", length, bytes_.size() - at_));
-    std::string out(reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<size_t>(length));
+      fail("{} bytes are announced, but only {} follow", length, bytes_.size() - at_);
+    std::string out(text_of(bytes_.subspan(at_, static_cast<size_t>(length))));
     at_ += out.size();
     return out;
   }
 
-  Result<std::string> line() {
-    const auto rest = bytes_.subspan(at_);
-    const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
-    if (end == rest.end()) return error("a line has no end");
-    std::string out(reinterpret_cast<const char*>(rest.data()), static_cast<size_t>(end - rest.begin()));
+  std::string line() {
+    const std::string_view rest = text_of(bytes_.subspan(at_));
+    if (rest.find('\n') == rest.npos) fail("a line has no end");
+    std::string out(rest.substr(0, rest.find('\n')));
     at_ += out.size() + 1;
     return out;
   }
 
-  Result<PickleRef> add(PickleValue value) {
-    if (values_.size() == kMaxValues) return error(fmt::format("more than {} values", kMaxValues));
+  void push(PickleValue value) {
+    if (values_.size() == kMaxValues) fail("more than {} values", kMaxValues);
     value.at = base_ + at_;
+    stack_.push_back(static_cast<PickleRef>(values_.size()));
     values_.push_back(std::move(value));
-    return static_cast<PickleRef>(values_.size() - 1);
   }
 
-  Result<void> push(PickleValue value) {
-    LATHE_TRY(ref, add(std::move(value)));
-    stack_.push_back(ref);
-    return {};
-  }
-
-  Result<PickleRef> take() {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) return error("the stack is empty");
+  PickleRef take() {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("the stack is empty");
     const PickleRef out = stack_.back();
     stack_.pop_back();
     return out;
   }
 
-  Result<std::vector<PickleRef>> take_marked() {
-    if (marks_.empty()) return error("there is no mark");
+  std::vector<PickleRef> take_marked() {
+    if (marks_.empty()) fail("there is no mark");
     const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<PickleRef> out(from, stack_.end());
     stack_.erase(from, stack_.end());
@@ -264,13 +214,11 @@ class Unpickler {
     return out;
   }
 
-  Result<void> remember(uint64_t key) {
-    LATHE_TRY(top, take());
+  void remember(uint64_t key) {
+    const PickleRef top = take();
     stack_.push_back(top);
-    if (memo_.size() == kMaxValues)
-      return error(fmt::format("more than {} values are remembered", kMaxValues));
+    if (memo_.size() == kMaxValues) fail("more than {} values are remembered", kMaxValues);
     memo_[key] = top;
-    return {};
   }
 
   std::span<const std::byte> bytes_;
@@ -284,7 +232,7 @@ class Unpickler {
 
 struct Opcode {
   unsigned char code;
-  Result<void> (Unpickler::*run)(int n);
+  void (Unpickler::*run)(int n);
   int n = 0;
 };
 constexpr unsigned char kStop = '.';
@@ -300,24 +248,24 @@ constexpr auto kRows = [] {
   return out;
 }();
 
-Result<Pickle> Unpickler::run() {
+Pickle Unpickler::run() {
   for (;;) {
-    LATHE_TRY(code, number(1));
+    const auto code = number(1);
     if (code == kStop) break;
     const Opcode* row = kRows[code];
     if (row == nullptr) {
       at_--;
-      return error(fmt::format("opcode 0x{:02x} is not one that checkpoints are made of", code));
+      fail("opcode 0x{:02x} is not one that checkpoints are made of", code);
     }
-    LATHE_TRY_DO((this->*row->run)(row->n));
+    (this->*row->run)(row->n);
   }
-  LATHE_TRY(root, take());
-  return Pickle{std::move(values_), root, base_ + at_};
+  const PickleRef root = take();
+  return {std::move(values_), root, base_ + at_};
 }
 
 }  // namespace
 
-Result<Pickle> unpickle(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base) {
+Pickle unpickle(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base) {
   return Unpickler(bytes, begin, where, base).run();
 }
 

@@ -51,8 +51,7 @@ struct Pickle {
 
 // The pickle that starts at byte `begin`: protocols 1 to 5 without their textual numbers and strings, without
 // extension codes, `INST` and `OBJ`, and without buffers outside of it. `base` is the offset of the bytes in
-// the file that `where` names.
-Result<Pickle> unpickle(std::span<const std::byte> bytes, size_t begin, std::string_view where,
-                        size_t base = 0);
+// the file that `where` names. Throws a ParseError.
+Pickle unpickle(std::span<const std::byte> bytes, size_t begin, std::string_view where, size_t base = 0);
 
 }  // namespace lathe

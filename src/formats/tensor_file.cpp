@@ -1,9 +1,9 @@
 #include "formats/tensor_file.h"
 
+#include "archive/little_endian.h"
 #include "archive/zip.h"
 #include "base/log.h"
 #include "formats/npy.h"
-#include "formats/npz.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_index.h"
 #include "formats/torch.h"
@@ -19,9 +19,7 @@ namespace {
 
 std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
-std::string_view text_of(const FileData& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
+std::string_view text_of(const FileData& file) { return lathe::text_of(file.bytes()); }
 
 // ---- formats, each with how its files begin
 

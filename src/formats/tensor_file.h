@@ -3,7 +3,6 @@
 #include "formats/file_data.h"
 
 #include <string>
-#include <string_view>
 
 namespace lathe {
 

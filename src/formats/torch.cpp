@@ -1,6 +1,7 @@
 #include "formats/torch.h"
 
 #include "archive/little_endian.h"
+#include "archive/parsing.h"
 #include "archive/tar.h"
 #include "archive/zip.h"
 #include "formats/pickle.h"
@@ -20,12 +21,6 @@ using Bytes = std::span<const std::byte>;
 // What the stream of pickles starts with: protocol 2 and the number 0x1950a86a20f9469cfc6c.
 constexpr std::string_view kMagicPickle = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-ParseError error_at(size_t at, std::string text, std::string_view where) {
-  return {std::move(text), at, std::string(where)};
-}
-
 TorchTensor whole_storage(Bytes bytes, DType dtype) {
   TorchTensor out;
   out.dtype = dtype;
@@ -40,32 +35,38 @@ constexpr size_t kMaxText = 1024;
 
 // ('storage', class, key, location, number of elements, …)
 struct StorageId {
-  const PickleValue* type_name;
-  std::optional<TorchType> type;
-  std::string key;
-  uint64_t bytes;
-  const PickleValue* view;  // none, or (key, offset, number of elements)
+  TorchType type = {};
+  std::string key = {};
+  uint64_t bytes = 0;
+  const PickleValue* view = nullptr;  // none, or (key, offset, number of elements)
 };
 
-Result<StorageId> parse_storage_id(const Pickle& pickle, const PickleValue& persistent,
-                                   std::string_view where) {
+// Why there is none; "" where there is.
+std::string read_storage_id(const Pickle& pickle, const PickleValue& persistent, StorageId& out) {
   const auto& id = pickle[persistent.items[0]].items;
   if (id.size() < 5 || pickle[id[0]].text != "storage" || pickle[id[4]].kind != Kind::Int ||
       pickle[id[4]].integer < 0 || std::max(pickle[id[1]].text.size(), pickle[id[2]].text.size()) > kMaxText)
-    return error_at(persistent.at, "a persistent id is not that of a storage", where);
-  StorageId out{&pickle[id[1]], torch_storage_type(pickle[id[1]]), pickle[id[2]].text, 0,
-                id.size() > 5 && pickle[id[5]].kind == Kind::Sequence ? &pickle[id[5]] : nullptr};
-  if (!out.type)
-    return error_at(persistent.at, fmt::format("unknown storage `{}`", out.type_name->text), where);
-  if (__builtin_mul_overflow(static_cast<uint64_t>(pickle[id[4]].integer),
-                             static_cast<uint64_t>(out.type->bytes), &out.bytes))
-    return error_at(persistent.at, fmt::format("storage `{}` has 2^64 bytes or more", out.key), where);
+    return "a persistent id is not that of a storage";
+  const auto type = torch_storage_type(pickle[id[1]]);
+  if (!type) return fmt::format("unknown storage `{}`", pickle[id[1]].text);
+  out = {*type, pickle[id[2]].text, 0,
+         id.size() > 5 && pickle[id[5]].kind == Kind::Sequence ? &pickle[id[5]] : nullptr};
+  if (__builtin_mul_overflow(static_cast<uint64_t>(pickle[id[4]].integer), static_cast<uint64_t>(type->bytes),
+                             &out.bytes))
+    return fmt::format("storage `{}` has 2^64 bytes or more", out.key);
+  return "";
+}
+
+StorageId storage_id(const Pickle& pickle, const PickleValue& persistent, std::string_view where) {
+  StorageId out;
+  if (const std::string problem = read_storage_id(pickle, persistent, out); !problem.empty())
+    throw_parse_error(where, persistent.at, "{}", problem);
   return out;
 }
 
-Result<DType> storage_dtype(const TorchType& type, size_t at, std::string_view where) {
+DType storage_dtype(const TorchType& type, size_t at, std::string_view where) {
   if (type.dtype) return *type.dtype;
-  return error_at(at, fmt::format("there is no dtype for torch.{}Storage", type.storage), where);
+  throw_parse_error(where, at, "there is no dtype for torch.{}Storage", type.storage);
 }
 
 // ---- zip
@@ -74,11 +75,10 @@ class ZipCheckpoint {
  public:
   ZipCheckpoint(Bytes file, std::string_view where) : file_(file), where_(where) {}
 
-  Result<TorchCheckpoint> run() {
-    LATHE_TRY(entries, parse_zip(file_, where_));
+  TorchCheckpoint run() {
     // All records are in one folder, named after the file that was saved.
     std::string root;
-    for (ZipEntry& e : entries) {
+    for (ZipEntry& e : or_fail(parse_zip(file_, where_))) {
       constexpr std::string_view kPickle = "data.pkl";
       if (e.name == kPickle || e.name.ends_with("/data.pkl"))
         root = e.name.substr(0, e.name.size() - kPickle.size());
@@ -86,16 +86,13 @@ class ZipCheckpoint {
     }
     const auto data = records_.find(root + "data.pkl");
     if (data == records_.end())
-      return error_at(file_.size(), "the archive has no data.pkl: no checkpoint", where_);
-    LATHE_TRY(text, content(data->second));
-    LATHE_TRY(pickle, unpickle(text.bytes, 0, where_, text.base));
+      throw_parse_error(where_, file_.size(), "the archive has no data.pkl: no checkpoint");
+    const Content text = content(data->second);
+    const Pickle pickle = unpickle(text.bytes, 0, where_, text.base);
     TorchCheckpoint out;
-    if (const auto order = records_.find(root + "byteorder"); order != records_.end()) {
-      LATHE_TRY(name, content(order->second));
-      out.is_big_endian = text_of(name.bytes) == "big";
-    }
-    const TorchResolver resolve = [&](const PickleValue& id) { return storage(pickle, id, root); };
-    LATHE_TRY_DO(collect_tensors(pickle, resolve, where_, out));
+    if (const auto order = records_.find(root + "byteorder"); order != records_.end())
+      out.is_big_endian = text_of(content(order->second).bytes) == "big";
+    collect_tensors(pickle, [&](const PickleValue& id) { return storage(pickle, id, root); }, where_, out);
     return out;
   }
 
@@ -107,29 +104,23 @@ class ZipCheckpoint {
   };
   // What is stored is not checked against its CRC: it would have to be read as a whole, and PyTorch, which
   // does not either, writes checkpoints without.
-  Result<Content> content(const ZipEntry& e) {
-    if (!e.is_deflated) return Content{e.data(file_), nullptr, e.data_at};
+  Content content(const ZipEntry& e) {
+    if (!e.is_deflated) return {e.data(file_), nullptr, e.data_at};
     std::shared_ptr<std::string>& kept = unpacked_[e.name];
-    if (!kept) {
-      LATHE_TRY(text, unzip(file_, e, where_));
-      kept = std::make_shared<std::string>(std::move(text));
-    }
-    return Content{std::as_bytes(std::span(*kept)), kept, e.data_at};
+    if (!kept) kept = std::make_shared<std::string>(or_fail(unzip(file_, e, where_)));
+    return {std::as_bytes(std::span(*kept)), kept, e.data_at};
   }
 
-  Result<TorchTensor> storage(const Pickle& pickle, const PickleValue& persistent, const std::string& root) {
-    LATHE_TRY(id, parse_storage_id(pickle, persistent, where_));
-    LATHE_TRY(dtype, storage_dtype(*id.type, persistent.at, where_));
+  TorchTensor storage(const Pickle& pickle, const PickleValue& persistent, const std::string& root) {
+    const StorageId id = storage_id(pickle, persistent, where_);
+    const DType dtype = storage_dtype(id.type, persistent.at, where_);
     const auto record = records_.find(root + "data/" + id.key);
     if (record == records_.end())
-      return error_at(persistent.at, fmt::format("the archive has no record `{}data/{}`", root, id.key),
-                      where_);
-    LATHE_TRY(data, content(record->second));
+      throw_parse_error(where_, persistent.at, "the archive has no record `{}data/{}`", root, id.key);
+    const Content data = content(record->second);
     if (data.bytes.size() < id.bytes)
-      return error_at(record->second.data_at,
-                      fmt::format("record `{}` has {} bytes, its storage needs {}", record->first,
-                                  data.bytes.size(), id.bytes),
-                      where_);
+      throw_parse_error(where_, record->second.data_at, "record `{}` has {} bytes, its storage needs {}",
+                        record->first, data.bytes.size(), id.bytes);
     TorchTensor out = whole_storage(data.bytes.first(static_cast<size_t>(id.bytes)), dtype);
     out.unpacked = data.unpacked;
     return out;
@@ -148,32 +139,31 @@ class Stream {
  public:
   Stream(Bytes bytes, size_t base, std::string_view where) : bytes_(bytes), base_(base), where_(where) {}
 
-  ParseError error(std::string text) const { return error_at(base_ + at_, std::move(text), where_); }
-  Result<Pickle> pickle() {
-    LATHE_TRY(out, unpickle(bytes_, at_, where_, base_));
+  template <class... T>
+  [[noreturn]] void fail(fmt::format_string<T...> format, T&&... args) const {
+    lathe::throw_parse_error(where_, base_ + at_, format, std::forward<T>(args)...);
+  }
+  Pickle pickle() {
+    Pickle out = unpickle(bytes_, at_, where_, base_);
     at_ = out.end - base_;
-    return std::move(out);
+    return out;
   }
-  Result<int64_t> number(size_t width) {
-    LATHE_TRY(part, take(width, 1));
-    return static_cast<int64_t>(read_little_endian(part, 0, width));
-  }
-  Result<Bytes> take(uint64_t count, uint64_t width) {
+  int64_t number(size_t width) { return static_cast<int64_t>(read_little_endian(take(width, 1), 0, width)); }
+  Bytes take(uint64_t count, uint64_t width) {
     if (count > (bytes_.size() - at_) / width)
-      return error(fmt::format("{} elements of {} bytes are announced, but only {} bytes follow", count,
-                               width, bytes_.size() - at_));
+      fail("{} elements of {} bytes are announced, but only {} bytes follow", count, width,
+           bytes_.size() - at_);
     const Bytes out = bytes_.subspan(at_, static_cast<size_t>(count * width));
     at_ += out.size();
     return out;
   }
   // A storage: the number of its elements, and these.
-  Result<Bytes> storage(const TorchType& type) {
-    LATHE_TRY(count, number(8));
-    return take(static_cast<uint64_t>(count), static_cast<uint64_t>(type.bytes));
+  Bytes storage(const TorchType& type) {
+    return take(static_cast<uint64_t>(number(8)), static_cast<uint64_t>(type.bytes));
   }
-  Result<int64_t> pickled_number() {
-    LATHE_TRY(p, pickle());
-    if (p[p.root].kind != Kind::Int || p[p.root].integer < 0) return error("expected a pickled number");
+  int64_t pickled_number() {
+    const Pickle p = pickle();
+    if (p[p.root].kind != Kind::Int || p[p.root].integer < 0) fail("expected a pickled number");
     return p[p.root].integer;
   }
 
@@ -183,8 +173,8 @@ class Stream {
   std::string_view where_;
 };
 
-Result<TorchTensor> part_of(const TorchTensor& storage, const Pickle& pickle, const PickleValue& view,
-                            std::string_view where) {
+TorchTensor part_of(const TorchTensor& storage, const Pickle& pickle, const PickleValue& view,
+                    std::string_view where) {
   const auto width = static_cast<uint64_t>(item_size(storage.dtype));
   const auto number = [&](size_t i) {
     const PickleValue& v = pickle[view.items[i]];
@@ -192,46 +182,42 @@ Result<TorchTensor> part_of(const TorchTensor& storage, const Pickle& pickle, co
   };
   const uint64_t held = storage.storage.size() / width;
   if (view.items.size() != 3 || number(1) > held || number(2) > held - number(1))
-    return error_at(view.at, "a view of a storage leaves it", where);
+    throw_parse_error(where, view.at, "a view of a storage leaves it");
   return whole_storage(
       storage.storage.subspan(static_cast<size_t>(number(1) * width), static_cast<size_t>(number(2) * width)),
       storage.dtype);
 }
 
-Result<TorchCheckpoint> parse_stream(Bytes file, std::string_view where) {
+TorchCheckpoint parse_stream(Bytes file, std::string_view where) {
   Stream in(file, 0, where);
-  LATHE_TRY_DO(in.pickle());  // the magic number, which brought us here
-  LATHE_TRY(version, in.pickled_number());
-  if (version != 1001)
-    return in.error(fmt::format("version {} of the stream of pickles is unknown", version));
-  LATHE_TRY_DO(in.pickle());  // of the machine that saved; storages are little-endian whatever it was
-  LATHE_TRY(pickle, in.pickle());
+  in.pickle();  // the magic number, which brought us here
+  if (const int64_t version = in.pickled_number(); version != 1001)
+    in.fail("version {} of the stream of pickles is unknown", version);
+  in.pickle();  // of the machine that saved; storages are little-endian whatever it was
+  const Pickle pickle = in.pickle();
   std::unordered_map<std::string, TorchType> types;
   for (const PickleValue& v : pickle.values) {
     if (v.kind != Kind::Persistent || pickle[v.items[0]].kind != Kind::Sequence) continue;
-    if (const auto id = parse_storage_id(pickle, v, where); id.ok())
-      types.emplace(id.value().key, *id.value().type);
+    if (StorageId id; read_storage_id(pickle, v, id).empty()) types.emplace(id.key, id.type);
   }
-  LATHE_TRY(keys, in.pickle());
+  const Pickle keys = in.pickle();
   std::unordered_map<std::string, Bytes> storages;
   for (PickleRef key : keys[keys.root].items) {
     const auto type = types.find(keys[key].text);
-    if (type == types.end())
-      return in.error(fmt::format("no tensor says what storage `{}` is", keys[key].text));
-    LATHE_TRY(data, in.storage(type->second));
-    storages.emplace(type->first, data);
+    if (type == types.end()) in.fail("no tensor says what storage `{}` is", keys[key].text);
+    storages.emplace(type->first, in.storage(type->second));
   }
-  const TorchResolver resolve = [&](const PickleValue& persistent) -> Result<TorchTensor> {
-    LATHE_TRY(id, parse_storage_id(pickle, persistent, where));
-    LATHE_TRY(dtype, storage_dtype(*id.type, persistent.at, where));
+  const TorchResolver resolve = [&](const PickleValue& persistent) {
+    const StorageId id = storage_id(pickle, persistent, where);
+    const DType dtype = storage_dtype(id.type, persistent.at, where);
     const auto data = storages.find(id.key);
     if (data == storages.end())
-      return error_at(persistent.at, fmt::format("storage `{}` is not in the file", id.key), where);
+      throw_parse_error(where, persistent.at, "storage `{}` is not in the file", id.key);
     const TorchTensor whole = whole_storage(data->second, dtype);
     return id.view ? part_of(whole, pickle, *id.view, where) : whole;
   };
   TorchCheckpoint out;
-  LATHE_TRY_DO(collect_tensors(pickle, resolve, where, out));
+  collect_tensors(pickle, resolve, where, out);
   return out;
 }
 
@@ -239,14 +225,12 @@ class TarCheckpoint {
  public:
   TarCheckpoint(Bytes file, std::string_view where) : file_(file), where_(where) {}
 
-  Result<TorchCheckpoint> run() {
-    LATHE_TRY(entries, parse_tar(file_, where_));
-    for (const TarEntry& e : entries) entries_.insert_or_assign(e.name, e);
-    LATHE_TRY_DO(read_storages());
-    LATHE_TRY_DO(read_tensors());
-    LATHE_TRY(in, member("pickle"));
-    LATHE_TRY(pickle, in.pickle());
-    const TorchResolver resolve = [&](const PickleValue& persistent) -> Result<TorchTensor> {
+  TorchCheckpoint run() {
+    for (const TarEntry& e : or_fail(parse_tar(file_, where_))) entries_.insert_or_assign(e.name, e);
+    read_storages();
+    read_tensors();
+    const Pickle pickle = member("pickle").pickle();
+    const TorchResolver resolve = [&](const PickleValue& persistent) {
       const PickleValue& id = pickle[persistent.items[0]];
       int64_t key = id.integer;
       bool is_number = id.kind == Kind::Int;
@@ -255,81 +239,74 @@ class TarCheckpoint {
         const auto [end, problem] = std::from_chars(id.text.data(), last, key);
         is_number = problem == std::errc() && end == last;
       }
-      if (!is_number) return error_at(persistent.at, "a persistent id is not a number", where_);
+      if (!is_number) throw_parse_error(where_, persistent.at, "a persistent id is not a number");
       return known(key, persistent.at);
     };
     TorchCheckpoint out;
-    LATHE_TRY_DO(collect_tensors(pickle, resolve, where_, out));
+    collect_tensors(pickle, resolve, where_, out);
     return out;
   }
 
  private:
-  Result<Stream> member(const std::string& name) const {
+  Stream member(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found == entries_.end())
-      return error_at(file_.size(), fmt::format("the archive has no `{}`: no checkpoint", name), where_);
+      throw_parse_error(where_, file_.size(), "the archive has no `{}`: no checkpoint", name);
     return Stream(file_.subspan(found->second.data_at, found->second.size), found->second.data_at, where_);
   }
-  Result<TorchTensor> known(int64_t key, size_t at) const {
+  TorchTensor known(int64_t key, size_t at) const {
     const auto found = objects_.find(key);
     if (found == objects_.end())
-      return error_at(at, fmt::format("neither a storage nor a tensor has the number {}", key), where_);
+      throw_parse_error(where_, at, "neither a storage nor a tensor has the number {}", key);
     return found->second;
   }
 
   // (key, location, class) and the data, each; then views (key, key of the whole, offset, number of
   // elements).
-  Result<void> read_storages() {
-    LATHE_TRY(in, member("storages"));
-    LATHE_TRY(count, in.pickled_number());
-    for (int64_t i = 0; i < count; i++) {
-      LATHE_TRY(p, in.pickle());
+  void read_storages() {
+    Stream in = member("storages");
+    for (int64_t left = in.pickled_number(); left > 0; left--) {
+      const Pickle p = in.pickle();
       const auto& id = p[p.root].items;
       const auto type = id.size() == 3 ? torch_storage_type(p[id[2]]) : std::nullopt;
-      if (!type) return in.error("a storage without a known class");
-      LATHE_TRY(dtype, storage_dtype(*type, p.end, where_));
-      LATHE_TRY(data, in.storage(*type));
-      objects_.insert_or_assign(p[id[0]].integer, whole_storage(data, dtype));
+      if (!type) in.fail("a storage without a known class");
+      const DType dtype = storage_dtype(*type, p.end, where_);
+      objects_.insert_or_assign(p[id[0]].integer, whole_storage(in.storage(*type), dtype));
     }
-    LATHE_TRY(views, in.pickle());
+    const Pickle views = in.pickle();
     for (PickleRef ref : views[views.root].items) {
       const PickleValue& view = views[ref];
-      if (view.items.size() != 4) return in.error("a view of a storage without offset and size");
-      LATHE_TRY(whole, known(views[view.items[1]].integer, view.at));
+      if (view.items.size() != 4) in.fail("a view of a storage without offset and size");
+      const TorchTensor whole = known(views[view.items[1]].integer, view.at);
       PickleValue rest = view;
       rest.items.erase(rest.items.begin());
-      LATHE_TRY(part, part_of(whole, views, rest, where_));
-      objects_.insert_or_assign(views[view.items[0]].integer, std::move(part));
+      objects_.insert_or_assign(views[view.items[0]].integer, part_of(whole, views, rest, where_));
     }
-    return {};
   }
 
   // (key, key of the storage, class), then number of axes (4 bytes and 4 that do not count), sizes, strides,
   // offset.
-  Result<void> read_tensors() {
-    LATHE_TRY(in, member("tensors"));
-    LATHE_TRY(count, in.pickled_number());
-    for (int64_t i = 0; i < count; i++) {
-      LATHE_TRY(p, in.pickle());
+  void read_tensors() {
+    Stream in = member("tensors");
+    for (int64_t left = in.pickled_number(); left > 0; left--) {
+      const Pickle p = in.pickle();
       const auto& id = p[p.root].items;
-      if (id.size() != 3) return in.error("a tensor without key and storage");
-      LATHE_TRY(tensor, known(p[id[1]].integer, p.end));
-      LATHE_TRY(axes, in.number(4));
-      if (axes > kMaxTorchAxes) return in.error(fmt::format("a tensor of {} axes", axes));
-      LATHE_TRY_DO(in.number(4));
+      if (id.size() != 3) in.fail("a tensor without key and storage");
+      TorchTensor tensor = known(p[id[1]].integer, p.end);
+      const int64_t axes = in.number(4);
+      if (axes > kMaxTorchAxes) in.fail("a tensor of {} axes", axes);
+      in.number(4);
       for (std::vector<int64_t>* list : {&tensor.shape, &tensor.strides}) {
-        LATHE_TRY(data, in.take(static_cast<uint64_t>(axes), 8));
+        const Bytes data = in.take(static_cast<uint64_t>(axes), 8);
         list->clear();
         for (size_t at = 0; at < data.size(); at += 8) {
           list->push_back(static_cast<int64_t>(read_little_endian(data, at, 8)));
-          if (list->back() < 0) return in.error("a tensor with a negative size or stride");
+          if (list->back() < 0) in.fail("a tensor with a negative size or stride");
         }
       }
-      LATHE_TRY(offset, in.number(8));
-      tensor.offset = offset;
+      tensor.offset = in.number(8);
       objects_.insert_or_assign(p[id[0]].integer, std::move(tensor));
     }
-    return {};
   }
 
   Bytes file_;
@@ -412,16 +389,16 @@ bool is_torch(std::span<const std::byte> file) {
 }
 
 Result<TorchCheckpoint> parse_torch(std::span<const std::byte> file, std::string_view where) {
-  if (is_zip(file)) {
-    auto out = ZipCheckpoint(file, where).run();
-    // A deflated pickle may be longer than the file.
-    if (!out.ok()) out.error().offset = std::min(out.error().offset, file.size());
-    return out;
-  }
-  if (text_of(file).starts_with(kMagicPickle)) return parse_stream(file, where);
-  if (is_tar(file)) return TarCheckpoint(file, where).run();
-  return error_at(0, "no checkpoint of PyTorch: neither a zip nor a tar archive, nor its stream of pickles",
-                  where);
+  auto out = parsed([&] {
+    if (is_zip(file)) return ZipCheckpoint(file, where).run();
+    if (text_of(file).starts_with(kMagicPickle)) return parse_stream(file, where);
+    if (is_tar(file)) return TarCheckpoint(file, where).run();
+    throw_parse_error(where, 0,
+                      "no checkpoint of PyTorch: neither a zip nor a tar archive, nor its stream of pickles");
+  });
+  // A deflated pickle may be longer than the file.
+  if (!out.ok()) out.error().offset = std::min(out.error().offset, file.size());
+  return out;
 }
 
 NamedTensors torch_load(const FileData& file, const TorchCheckpoint& checkpoint, const std::string& device) {

@@ -1,5 +1,6 @@
 #include "formats/torch_rebuild.h"
 
+#include "archive/parsing.h"
 #include "formats/dtype_names_table.h"
 
 #include <algorithm>
@@ -64,8 +65,8 @@ class Collector {
   Collector(const Pickle& pickle, const TorchResolver& resolve, std::string_view where, TorchCheckpoint& out)
       : pickle_(pickle), resolve_(resolve), where_(where), out_(out) {}
 
-  Result<void> run() {
-    LATHE_TRY_DO(enter(pickle_.root, {}));
+  void run() {
+    enter(pickle_.root, {});
     while (!frames_.empty()) {
       Frame& top = frames_.back();
       if (top.children.empty()) {
@@ -74,9 +75,8 @@ class Collector {
       }
       Place child = std::move(top.children.back());
       top.children.pop_back();
-      LATHE_TRY_DO(enter(child.ref, child));
+      enter(child.ref, child);
     }
-    return {};
   }
 
  private:
@@ -91,36 +91,39 @@ class Collector {
     std::vector<Place> children;  // the next last
   };
 
-  ParseError error(const PickleValue& v, std::string text) const {
-    return {std::move(text), v.at, std::string(where_)};
+  template <class... T>
+  [[noreturn]] void fail(const PickleValue& v, fmt::format_string<T...> format, T&&... args) const {
+    throw_parse_error(where_, v.at, format, std::forward<T>(args)...);
   }
-  ParseError error_in(const PickleValue& v, std::string_view name, std::string_view text) const {
-    return error(v, fmt::format("tensor `{}`: {}", name, text));
+  template <class... T>
+  [[noreturn]] void fail_in(const PickleValue& v, std::string_view name, fmt::format_string<T...> format,
+                            T&&... args) const {
+    fail(v, "tensor `{}`: {}", name, fmt::format(format, std::forward<T>(args)...));
   }
 
-  Result<void> enter(PickleRef ref, const Place& place) {
+  void enter(PickleRef ref, const Place& place) {
     const PickleValue& v = pickle_[ref];
-    if (frames_.size() > kMaxDepth) return error(v, fmt::format("values nest deeper than {}", kMaxDepth));
+    if (frames_.size() > kMaxDepth) fail(v, "values nest deeper than {}", kMaxDepth);
     std::vector<Place> children;
     switch (v.kind) {
       case Kind::Sequence: add_sequence(v.items, place, children); break;
       case Kind::Dict: add_entries(v.items, place, children); break;
-      case Kind::Object: LATHE_TRY_DO(enter_object(v, place, children)); break;
-      case Kind::Persistent: LATHE_TRY_DO(add_tensor(resolve_(v), v, place)); break;
+      case Kind::Object: enter_object(v, place, children); break;
+      case Kind::Persistent: add_tensor([&] { return resolve_(v); }, v, place); break;
       default: add_metadata(v, place);
     }
     if (is_over_limit())
-      return error(v, fmt::format("more than {} values, {} bytes of their names or {} numbers in lists",
-                                  kMaxVisits, kMaxNameBytes, kMaxPassed));
-    if (children.empty()) return {};
+      fail(v, "more than {} values, {} bytes of their names or {} numbers in lists", kMaxVisits,
+           kMaxNameBytes, kMaxPassed);
+    if (children.empty()) return;
     std::reverse(children.begin(), children.end());
     frames_.push_back({std::move(children)});
-    return {};
   }
 
-  Result<void> enter_object(const PickleValue& object, const Place& place, std::vector<Place>& children) {
+  void enter_object(const PickleValue& object, const Place& place, std::vector<Place>& children) {
     const std::string* callee = callee_name(object);
-    if (callee && find_rebuild(*callee)) return add_tensor(rebuild(object, place.name), object, place);
+    if (callee && find_rebuild(*callee))
+      return add_tensor([&] { return rebuild(object, place.name); }, object, place);
     const PickleValue& arguments = pickle_[object.items[1]];
     if (callee && is_one_of(*callee, kDicts)) {
       // Python 2 gave the entries as a list of pairs.
@@ -130,8 +133,7 @@ class Collector {
           passed_++;
           if (is_over_limit()) break;
         }
-      add_entries(object.entries, place, children);
-      return {};
+      return add_entries(object.entries, place, children);
     }
     Place inside = place;
     inside.is_shown = false;
@@ -150,7 +152,6 @@ class Collector {
       inside.ref = object.items[i];
       add(inside, children);
     }
-    return {};
   }
 
   void add(Place child, std::vector<Place>& children) {
@@ -189,18 +190,17 @@ class Collector {
     }
   }
 
-  Result<void> add_tensor(Result<TorchTensor> tensor, const PickleValue& v, const Place& place) {
+  template <class F>
+  void add_tensor(F make, const PickleValue& v, const Place& place) {
     if (place.maker)
-      return error_in(
-          v, place.name,
-          fmt::format("it is made by `{}`, which is not known here; save its state dict, or plain tensors",
-                      place.maker->kind == Kind::Global ? place.maker->text : "an object"));
-    LATHE_TRY(made, std::move(tensor));
-    if (!names_.insert(place.name).second) return error_in(v, place.name, "the name occurs twice");
+      fail_in(v, place.name,
+              "it is made by `{}`, which is not known here; save its state dict, or plain tensors",
+              place.maker->kind == Kind::Global ? place.maker->text : "an object");
+    TorchTensor made = make();
+    if (!names_.insert(place.name).second) fail_in(v, place.name, "the name occurs twice");
     made.name = place.name;
-    LATHE_TRY_DO(check_torch_view(made, v.at, where_));
+    check_torch_view(made, v.at, where_);
     out_.tensors.push_back(std::move(made));
-    return {};
   }
 
   void add_metadata(const PickleValue& v, const Place& place) {
@@ -227,7 +227,7 @@ class Collector {
     return callee.kind == Kind::Global ? &callee.text : nullptr;
   }
 
-  Result<TorchTensor> rebuild(const PickleValue& object, std::string_view name) const {
+  TorchTensor rebuild(const PickleValue& object, std::string_view name) const {
     const PickleValue* at = &object;
     const PickleValue* callee = &pickle_[object.items[0]];
     const PickleValue* arguments = &pickle_[object.items[1]];
@@ -249,43 +249,40 @@ class Collector {
       callee = &pickle_[at->items[0]];
       arguments = &pickle_[at->items[1]];
     }
-    return error_in(*at, name, "the call that rebuilds it is not one that PyTorch writes");
+    fail_in(*at, name, "the call that rebuilds it is not one that PyTorch writes");
   }
 
-  Result<TorchTensor> view(const PickleValue& object, const std::vector<PickleRef>& arguments, bool is_typed,
-                           std::string_view name) const {
+  TorchTensor view(const PickleValue& object, const std::vector<PickleRef>& arguments, bool is_typed,
+                   std::string_view name) const {
     constexpr size_t kDTypeAt = 6;
     if (arguments.size() < (is_typed ? kDTypeAt + 1 : 4) || pickle_[arguments[0]].kind != Kind::Persistent ||
         pickle_[arguments[1]].kind != Kind::Int)
-      return error_in(object, name, "a storage, an offset, a size and strides are missing");
-    LATHE_TRY(out, resolve_(pickle_[arguments[0]]));
+      fail_in(object, name, "a storage, an offset, a size and strides are missing");
+    TorchTensor out = resolve_(pickle_[arguments[0]]);
     out.offset = pickle_[arguments[1]].integer;
-    LATHE_TRY(shape, numbers(object, arguments[2], name));
-    LATHE_TRY(strides, numbers(object, arguments[3], name));
-    out.shape = std::move(shape);
-    out.strides = std::move(strides);
-    if (!is_typed) return std::move(out);
+    out.shape = numbers(object, arguments[2], name);
+    out.strides = numbers(object, arguments[3], name);
+    if (!is_typed) return out;
     std::string_view type = pickle_[arguments[kDTypeAt]].text;
     if (type.starts_with("torch.")) type.remove_prefix(6);
     for (const DTypeNames& row : kDTypeNames)
       if (row.torch == type) {
         out.dtype = row.dtype;
-        return std::move(out);
+        return out;
       }
-    return error_in(object, name, fmt::format("there is no dtype for `{}`", type));
+    fail_in(object, name, "there is no dtype for `{}`", type);
   }
 
   // Of a tuple or a torch.Size.
-  Result<std::vector<int64_t>> numbers(const PickleValue& object, PickleRef ref,
-                                       std::string_view name) const {
+  std::vector<int64_t> numbers(const PickleValue& object, PickleRef ref, std::string_view name) const {
     const PickleValue* list = &pickle_[ref];
     if (list->kind == Kind::Object && pickle_[list->items[1]].items.size() == 1)
       list = &pickle_[pickle_[list->items[1]].items[0]];
     std::vector<int64_t> out;
-    if (list->kind != Kind::Sequence) return error_in(object, name, "size and strides are not tuples");
+    if (list->kind != Kind::Sequence) fail_in(object, name, "size and strides are not tuples");
     for (PickleRef item : list->items) {
       if (pickle_[item].kind != Kind::Int || pickle_[item].integer < 0)
-        return error_in(object, name, "size and strides are not tuples of numbers from 0 on");
+        fail_in(object, name, "size and strides are not tuples of numbers from 0 on");
       out.push_back(pickle_[item].integer);
     }
     return out;
@@ -316,17 +313,16 @@ std::optional<TorchType> torch_storage_type(const PickleValue& global) {
   return std::nullopt;
 }
 
-Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view where) {
-  const auto error = [&](std::string text) {
-    return ParseError{fmt::format("tensor `{}`: {}", t.name, text), at, std::string(where)};
+void check_torch_view(const TorchTensor& t, size_t at, std::string_view where) {
+  const auto fail = [&]<class... T>(fmt::format_string<T...> format, T&&... args) {
+    throw_parse_error(where, at, "tensor `{}`: {}", t.name, fmt::format(format, std::forward<T>(args)...));
   };
-  if (t.shape.size() > kMaxTorchAxes) return error(fmt::format("more than {} axes", kMaxTorchAxes));
-  if (t.shape.size() != t.strides.size())
-    return error(fmt::format("{} sizes and {} strides", t.shape.size(), t.strides.size()));
+  if (t.shape.size() > kMaxTorchAxes) fail("more than {} axes", kMaxTorchAxes);
+  if (t.shape.size() != t.strides.size()) fail("{} sizes and {} strides", t.shape.size(), t.strides.size());
   const auto bytes = data_bytes(t.dtype, t.shape);
   if (!bytes || *bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return error("the shape has more elements than fit in memory");
-  if (*bytes == 0) return {};
+    fail("the shape has more elements than fit in memory");
+  if (*bytes == 0) return;
   const auto held = static_cast<int64_t>(t.storage.size()) / item_size(t.dtype);
   int64_t last = t.offset;
   bool is_outside = t.offset < 0;
@@ -336,15 +332,14 @@ Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view 
     is_outside |= __builtin_add_overflow(last, reach, &last);
   }
   if (is_outside || last >= held)
-    return error(fmt::format("shape {} with strides {} from {} leaves the storage of {} elements",
-                             to_string(Shape(t.shape.begin(), t.shape.end())),
-                             to_string(Shape(t.strides.begin(), t.strides.end())), t.offset, held));
-  return {};
+    fail("shape {} with strides {} from {} leaves the storage of {} elements",
+         to_string(Shape(t.shape.begin(), t.shape.end())),
+         to_string(Shape(t.strides.begin(), t.strides.end())), t.offset, held);
 }
 
-Result<void> collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
-                             TorchCheckpoint& out) {
-  return Collector(pickle, resolve, where, out).run();
+void collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
+                     TorchCheckpoint& out) {
+  Collector(pickle, resolve, where, out).run();
 }
 
 }  // namespace lathe

@@ -18,13 +18,13 @@ struct TorchType {
 std::optional<TorchType> torch_storage_type(const PickleValue& global);
 
 // What a persistent id stands for: a storage as a tensor of one axis, or a tensor.
-using TorchResolver = std::function<Result<TorchTensor>(const PickleValue& persistent)>;
+using TorchResolver = std::function<TorchTensor(const PickleValue& persistent)>;
 
 // Fills `out.tensors` and `out.metadata`.
-Result<void> collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
-                             TorchCheckpoint& out);
+void collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
+                     TorchCheckpoint& out);
 
 // An error unless the elements lie in the storage.
-Result<void> check_torch_view(const TorchTensor& t, size_t at, std::string_view where);
+void check_torch_view(const TorchTensor& t, size_t at, std::string_view where);
 
 }  // namespace lathe

@@ -8,7 +8,6 @@
 #include "llm/weights.h"
 #include "tensor/tensor.h"
 
-#include <optional>
 #include <vector>
 
 namespace lathe {

@@ -1,6 +1,5 @@
 #include "llm/sampling.h"
 
-#include "base/error.h"
 #include "llm/tokenizer/tokenizer.h"
 
 #include <algorithm>

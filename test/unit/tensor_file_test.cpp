@@ -4,7 +4,6 @@
 #include "archive/little_endian.h"
 #include "base/mmap.h"
 #include "formats/npy.h"
-#include "formats/npz.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_index.h"
 #include "formats/torch.h"

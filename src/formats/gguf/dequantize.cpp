@@ -312,15 +312,9 @@ struct Unpacking {
   Tensor (*values)(const Blocks& blocks);
 };
 constexpr Unpacking kUnpackings[] = {
-    {GgmlType::Q4_0, q4_0},       {GgmlType::Q4_1, q4_1},       {GgmlType::Q5_0, q5_0},
-    {GgmlType::Q5_1, q5_1},       {GgmlType::Q8_0, q8_0},       {GgmlType::Q2_K, q2_k},
-    {GgmlType::Q3_K, q3_k},       {GgmlType::Q4_K, q4_k},       {GgmlType::Q5_K, q5_k},
-    {GgmlType::Q6_K, q6_k},       {GgmlType::IQ2_XXS, iq2_xxs}, {GgmlType::IQ2_XS, iq2_xs},
-    {GgmlType::IQ3_XXS, iq3_xxs}, {GgmlType::IQ1_S, iq1_s},     {GgmlType::IQ4_NL, iq4_nl},
-    {GgmlType::IQ3_S, iq3_s},     {GgmlType::IQ2_S, iq2_s},     {GgmlType::IQ4_XS, iq4_xs},
-    {GgmlType::IQ1_M, iq1_m},     {GgmlType::TQ1_0, tq1_0},     {GgmlType::TQ2_0, tq2_0},
-    {GgmlType::MXFP4, mxfp4},     {GgmlType::NVFP4, nvfp4},     {GgmlType::Q1_0, q1_0},
-    {GgmlType::Q2_0, q2_0},
+#define GGML_TYPE(name, id, elements, bytes, plain, unpack) {GgmlType::name, unpack},
+#include "formats/gguf/ggml_types.def"
+#undef GGML_TYPE
 };
 
 }  // namespace

@@ -79,8 +79,8 @@ class GgufFile {
 
  private:
   GgufFile() = default;
-  Result<void> add_part(FileData data, GgufHeader header);
-  Result<void> open_other_parts(const std::string& path);
+  void add_part(FileData data, GgufHeader header);
+  void open_other_parts(const std::string& path);
 
   std::vector<FileData> parts_;
   uint32_t version_ = 3;

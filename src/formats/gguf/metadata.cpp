@@ -2,13 +2,18 @@
 
 #include "base/error.h"
 
-#include <iterator>
-
 namespace lathe {
 namespace {
 
-constexpr std::string_view kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
-                                           "bool", "string", "array", "u64", "i64", "f64"};
+struct ValueType {
+  std::string_view name;
+  size_t bytes;
+};
+constexpr ValueType kTypes[] = {
+#define GGUF_VALUE_TYPE(id, number, name, bytes) {name, bytes},
+#include "formats/gguf/value_types.def"
+#undef GGUF_VALUE_TYPE
+};
 
 std::string number_text(int64_t v, GgufValueType type) {
   if (type == GgufValueType::Bool) return v ? "true" : "false";
@@ -24,11 +29,8 @@ std::string element_text(const GgufValue& v, GgufValueType, size_t most) { retur
 
 }  // namespace
 
-std::string_view gguf_type_name(GgufValueType type) {
-  const auto i = static_cast<size_t>(type);
-  CHECK(i < std::size(kTypeNames), "no value type {}", i);
-  return kTypeNames[i];
-}
+std::string_view gguf_type_name(GgufValueType type) { return kTypes[static_cast<size_t>(type)].name; }
+size_t gguf_type_bytes(GgufValueType type) { return kTypes[static_cast<size_t>(type)].bytes; }
 
 size_t GgufValue::size() const {
   return std::visit(

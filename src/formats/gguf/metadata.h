@@ -14,23 +14,15 @@ namespace lathe {
 
 // Numbers as in files.
 enum class GgufValueType : int32_t {
-  UInt8 = 0,
-  Int8 = 1,
-  UInt16 = 2,
-  Int16 = 3,
-  UInt32 = 4,
-  Int32 = 5,
-  Float32 = 6,
-  Bool = 7,
-  String = 8,
-  Array = 9,
-  UInt64 = 10,
-  Int64 = 11,
-  Float64 = 12,
+#define GGUF_VALUE_TYPE(id, number, name, bytes) id = number,
+#include "formats/gguf/value_types.def"
+#undef GGUF_VALUE_TYPE
 };
 
 // "u8" … "f64", "bool", "string", "array".
 std::string_view gguf_type_name(GgufValueType type);
+// Bytes of a value in a file, at least.
+size_t gguf_type_bytes(GgufValueType type);
 constexpr bool is_integer(GgufValueType t) {
   return t <= GgufValueType::Int32 || t == GgufValueType::UInt64 || t == GgufValueType::Int64;
 }

@@ -19,11 +19,7 @@ std::string string_bytes(std::string_view text) { return little_endian(text.size
 std::string id_bytes(GgufValueType type) { return little_endian(static_cast<uint64_t>(type), 4); }
 
 std::string scalar_bytes(int64_t v, GgufValueType type) {
-  const size_t width = type == GgufValueType::Bool || type <= GgufValueType::Int8 ? 1
-                       : type <= GgufValueType::Int16                             ? 2
-                       : type <= GgufValueType::Int32                             ? 4
-                                                                                  : 8;
-  return little_endian(static_cast<uint64_t>(v), width);
+  return little_endian(static_cast<uint64_t>(v), gguf_type_bytes(type));
 }
 std::string scalar_bytes(double v, GgufValueType type) {
   return type == GgufValueType::Float32 ? little_endian(std::bit_cast<uint32_t>(static_cast<float>(v)), 4)
@@ -121,7 +117,7 @@ void GgufWriter::emit(FunctionRef<void(std::string_view)> sink) const {
     const std::vector<std::byte> data = t.produce();
     if (data.size() != t.bytes)
       value_error("tensor `{}`: {} bytes of data, but type and shape need {}", t.name, data.size(), t.bytes);
-    sink({reinterpret_cast<const char*>(data.data()), data.size()});
+    sink(text_of(data));
     pad(t.bytes);
   }
 }

@@ -2,13 +2,10 @@
 #pragma once
 #include "formats/onnx/value.h"
 
-#include <fmt/format.h>
-
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unordered_map>
 
 namespace lathe::onnx {
 

@@ -1,12 +1,21 @@
 #include "formats/onnx/model.h"
 
+#include "archive/parsing.h"
 #include "formats/onnx/wire.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
 namespace lathe::onnx {
 namespace {
+
+constexpr ElementInfo kElements[] = {
+#define ELEMENT_TYPE(id, number, name, bits, dtype) {ElementType::id, name, bits, DType::dtype},
+#include "formats/onnx/element_types.def"
+#undef ELEMENT_TYPE
+};
 
 // Little-endian elements of `width` bytes from numbers.
 void pack(const std::vector<int64_t>& numbers, size_t width, std::vector<std::byte>& out) {
@@ -103,7 +112,7 @@ struct Reader {
                 Field{8, out.name}, Field{9, out.raw}, Field{13, out.external});
     const ElementInfo* info = element_info(out.type);
     if (info && !numbers.empty()) pack(numbers, static_cast<size_t>(std::max(info->bits / 8, 1)), out.typed);
-    if (const std::string problem = size_problem(out); !problem.empty()) m.fail(problem);
+    if (const std::string problem = size_problem(out); !problem.empty()) m.fail("{}", problem);
   }
   static void read(Message m, SparseData& out) {
     read_fields(m, Field{1, out.values}, Field{2, out.indices}, Field{3, out.dims});
@@ -176,13 +185,49 @@ struct Reader {
 
 template <class T>
 Result<T> parse(std::span<const std::byte> bytes, std::string_view where, T out = {}) {
-  WireState state{where, {}};
-  Reader::read(Message(bytes, state), out);
-  if (state.error) return std::move(*state.error);
-  return out;
+  return parsed([&] {
+    Reader::read(Message(bytes, where), out);
+    return std::move(out);
+  });
 }
 
 }  // namespace
+
+const ElementInfo* element_info(ElementType type) {
+  for (const ElementInfo& e : kElements)
+    if (e.type == type) return &e;
+  return nullptr;
+}
+
+const ElementInfo& known_element(ElementType type) {
+  const ElementInfo* info = element_info(type);
+  if (!info) type_error("there is no element type {}", static_cast<int32_t>(type));
+  return *info;
+}
+
+std::string element_name(ElementType type) {
+  const ElementInfo* info = element_info(type);
+  return info ? std::string(info->name) : fmt::format("element type {}", static_cast<int32_t>(type));
+}
+
+ElementType element_type_of(DType d) {
+  for (const ElementInfo& e : kElements)
+    if (e.dtype == strong(d)) return e.type;
+  return ElementType::Undefined;
+}
+
+std::string to_string(const TypeInfo& type) {
+  switch (type.kind) {
+    case TypeInfo::Kind::Unknown: return "?";
+    case TypeInfo::Kind::Sequence:
+      return fmt::format("sequence({})", type.inner.empty() ? "?" : to_string(type.inner[0]));
+    case TypeInfo::Kind::Optional:
+      return fmt::format("optional({})", type.inner.empty() ? "?" : to_string(type.inner[0]));
+    case TypeInfo::Kind::Tensor: break;
+  }
+  const std::string name = element_name(type.element);
+  return type.has_shape ? fmt::format("{}[{}]", name, fmt::join(type.dims, ", ")) : name;
+}
 
 int64_t TensorData::count() const {
   int64_t n = 1;

@@ -1,5 +1,7 @@
 #include "formats/onnx/wire.h"
 
+#include "archive/little_endian.h"
+
 #include <cstring>
 
 namespace lathe::onnx {
@@ -10,44 +12,29 @@ constexpr int kMaxDepth = 100;
 
 }  // namespace
 
-void Message::fail(std::string text) {
-  if (!state_->error) state_->error = ParseError{std::move(text), start_ + at_, std::string(state_->where)};
-  at_ = bytes_.size();
-  value_ = 0;
-  data_ = {};
-}
-
 uint64_t Message::varint() {
   uint64_t out = 0;
   for (int shift = 0; shift < 70; shift += 7) {
-    if (at_ == bytes_.size()) {
-      fail("a number is cut off");
-      return 0;
-    }
+    if (at_ == bytes_.size()) fail("a number is cut off");
     const auto byte = std::to_integer<uint64_t>(bytes_[at_++]);
     if (shift == 63 && byte > 1) break;
     out |= (byte & 127) << shift;
     if (byte < 128) return out;
   }
   fail("a number has more than 64 bits");
-  return 0;
 }
 
 void Message::take(uint64_t count) {
   if (count > bytes_.size() - at_)
-    return fail(fmt::format("field {} has {} bytes, but {} are left", field_, count, bytes_.size() - at_));
+    fail("field {} has {} bytes, but {} are left", field_, count, bytes_.size() - at_);
   data_ = bytes_.subspan(at_, static_cast<size_t>(count));
   at_ += static_cast<size_t>(count);
 }
 
 bool Message::next() {
-  if (state_->error || at_ == bytes_.size()) return false;
+  if (at_ == bytes_.size()) return false;
   const uint64_t key = varint();
-  if (state_->error) return false;
-  if (key >> 3 == 0 || key >> 32 != 0) {
-    fail(fmt::format("{} is no field number", key >> 3));
-    return false;
-  }
+  if (key >> 3 == 0 || key >> 32 != 0) fail("{} is no field number", key >> 3);
   field_ = static_cast<uint32_t>(key >> 3);
   type_ = static_cast<Type>(key & 7);
   switch (type_) {
@@ -55,60 +42,59 @@ bool Message::next() {
     case Type::Fixed64: take(8); break;
     case Type::Bytes: take(varint()); break;
     case Type::Fixed32: take(4); break;
-    default: fail(fmt::format("field {} has the wire type {}", field_, key & 7));
+    default: fail("field {} has the wire type {}", field_, key & 7);
   }
-  return !state_->error;
+  return true;
 }
 
-bool Message::expect(Type type, std::string_view name) {
-  if (type_ == type) return true;
-  fail(fmt::format("field {} is not {}", field_, name));
-  return false;
+void Message::expect(Type type, std::string_view name) const {
+  if (type_ != type) fail("field {} is not {}", field_, name);
 }
 
-int64_t Message::integer() { return expect(Type::Varint, "an integer") ? static_cast<int64_t>(value_) : 0; }
+int64_t Message::integer() {
+  expect(Type::Varint, "an integer");
+  return static_cast<int64_t>(value_);
+}
 
 float Message::real() {
   float out = 0;
-  if (expect(Type::Fixed32, "a float")) std::memcpy(&out, data_.data(), sizeof out);
+  expect(Type::Fixed32, "a float");
+  std::memcpy(&out, data_.data(), sizeof out);
   return out;
 }
 
 std::span<const std::byte> Message::bytes() {
-  return expect(Type::Bytes, "of bytes") ? data_ : std::span<const std::byte>();
+  expect(Type::Bytes, "of bytes");
+  return data_;
 }
 
-std::string Message::text() {
-  const auto data = bytes();
-  return {reinterpret_cast<const char*>(data.data()), data.size()};
-}
+std::string Message::text() { return std::string(text_of(bytes())); }
 
 Message Message::message() {
-  Message out(bytes(), *state_);
+  Message out(bytes(), where_);
   out.start_ = start_ + at_ - out.bytes_.size();
   out.depth_ = depth_ + 1;
-  if (out.depth_ > kMaxDepth) out.fail(fmt::format("messages are nested more than {} deep", kMaxDepth));
+  if (out.depth_ > kMaxDepth) out.fail("messages are nested more than {} deep", kMaxDepth);
   return out;
 }
 
 void Message::append_to(std::vector<int64_t>& out) {
   if (type_ == Type::Varint) return out.push_back(integer());
   Message packed = message();
-  while (!state_->error && packed.at_ != packed.bytes_.size())
-    out.push_back(static_cast<int64_t>(packed.varint()));
+  while (packed.at_ != packed.bytes_.size()) out.push_back(static_cast<int64_t>(packed.varint()));
 }
 
 void Message::append_to(std::vector<float>& out) {
   std::vector<std::byte> raw;
   append_raw(raw);
-  if (raw.size() % sizeof(float)) return fail(fmt::format("{} bytes are no floats", raw.size()));
+  if (raw.size() % sizeof(float)) fail("{} bytes are no floats", raw.size());
   const size_t before = out.size();
   out.resize(before + raw.size() / sizeof(float));
   if (!raw.empty()) std::memcpy(out.data() + before, raw.data(), raw.size());
 }
 
 void Message::append_raw(std::vector<std::byte>& out) {
-  if (type_ == Type::Varint) return fail(fmt::format("field {} is not of fixed width", field_));
+  if (type_ == Type::Varint) fail("field {} is not of fixed width", field_);
   out.insert(out.end(), data_.begin(), data_.end());
 }
 

@@ -1,13 +1,12 @@
 #include "formats/gguf/quantize.h"
 #include "formats/tensor_file.h"
 #include "llm/convert/convert.h"
+#include "llm/convert/hugging_face_table.h"
 #include "llm/convert/json_file.h"
-#include "llm/convert/tokenizer_keys.h"
 
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <numbers>
 #include <span>
 #include <unordered_set>
@@ -17,81 +16,26 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What the families have that their configuration does not tell.
-struct Family {
-  std::string_view class_name;  // in `architectures` of config.json
-  std::string_view name;        // in GGUF
-  bool permutes = false;        // rows of q and k for RoPE over neighbours
-  bool is_gemma = false;  // norms are stored less 1, and there are some behind attention and feed-forward
-  int64_t window_pattern = 0;   // each n-th layer has no sliding window; 0: all have the window
-  bool has_head_norms = false;  // of q and k
-  std::string_view defaults;    // that transformers has for what a configuration leaves out
-};
-constexpr std::string_view kGemma3 =
-    R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":26,"num_attention_heads":8,)"
-    R"("num_key_value_heads":4,"head_dim":256,"max_position_embeddings":131072,"rope_theta":1e6,)"
-    R"("rope_local_base_freq":1e4,"sliding_window":4096,"query_pre_attn_scalar":256})";
-constexpr Family kFamilies[] = {
-    {"LlamaForCausalLM", "llama", true, false, 0, false, R"({"max_position_embeddings":2048})"},
-    {"MistralForCausalLM", "llama", true, false, 0, false,
-     R"({"num_key_value_heads":8,"max_position_embeddings":131072,"sliding_window":4096})"},
-    {"Qwen2ForCausalLM", "qwen2", false, false, 0, false, R"({"max_position_embeddings":32768})"},
-    {"Qwen3ForCausalLM", "qwen3", false, false, 0, true,
-     R"({"max_position_embeddings":32768,"head_dim":128})"},
-    {"GemmaForCausalLM", "gemma", false, true, 0, false,
-     R"({"max_position_embeddings":8192,"head_dim":256})"},
-    {"Gemma2ForCausalLM", "gemma2", false, true, 2, false,
-     R"({"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256,"max_position_embeddings":8192,)"
-     R"("sliding_window":4096,"query_pre_attn_scalar":256,"attn_logit_softcapping":50.0,)"
-     R"("final_logit_softcapping":30.0})"},
-    {"Gemma3ForCausalLM", "gemma3", false, true, 6, true, kGemma3},
-    {"Gemma3ForConditionalGeneration", "gemma3", false, true, 6, true, kGemma3},
-};
-
 // A key that is there and null stays null.
-JsonFile with_defaults(const JsonFile& config, const Family& family) {
+JsonFile with_defaults(const JsonFile& config, const HuggingFaceFamily& family) {
   Json all = Json::parse(family.defaults);
   all.update(config.json());
   return JsonFile(config.where(), std::move(all));
 }
 
-const Family& find_family(const JsonFile& config) {
+const HuggingFaceFamily& find_family(const JsonFile& config) {
   const Json* classes = config.find("architectures");
   std::string known;
-  for (const Family& f : kFamilies) {
+  for (const HuggingFaceFamily& f : kHuggingFaceFamilies) {
     if (classes && classes->is_array() && !classes->empty() && classes->front() == f.class_name) return f;
     known += (known.empty() ? "" : ", ") + std::string(f.class_name);
   }
   config.refuse("architectures", "cannot be converted; what can is " + known);
 }
 
-struct Name {
-  std::string_view theirs, ours;
-};
-constexpr Name kWholeNames[] = {{"model.embed_tokens.weight", "token_embd.weight"},
-                                {"model.norm.weight", "output_norm.weight"},
-                                {"lm_head.weight", "output.weight"}};
-constexpr Name kLayerNames[] = {
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"input_layernorm", "attn_norm"},
-    {"post_attention_layernorm", "ffn_norm"},
-};
-// Of gemma 2 and 3, before those above.
-constexpr Name kGemmaNames[] = {{"post_attention_layernorm", "post_attention_norm"},
-                                {"pre_feedforward_layernorm", "ffn_norm"},
-                                {"post_feedforward_layernorm", "post_ffw_norm"}};
-
 template <size_t N>
-std::string_view find_name(const Name (&names)[N], std::string_view theirs) {
-  for (const Name& n : names)
+std::string_view find_name(const TensorName (&names)[N], std::string_view theirs) {
+  for (const TensorName& n : names)
     if (n.theirs == theirs) return n.ours;
   return {};
 }
@@ -116,6 +60,9 @@ class Converter {
   std::string tensor_file() const;
   std::string key(const char* name) const { return std::string(family_.name) + "." + name; }
   void set(const char* name, int64_t v) { out_.set(key(name), static_cast<uint32_t>(v)); }
+  void copy_real(const JsonFile& from, const char* theirs, const char* ours) {
+    if (const auto v = from.get<double>(theirs)) out_.set(key(ours), static_cast<float>(*v));
+  }
   int64_t size(const char* name) const {
     const int64_t n = config_.at<int64_t>(name);
     if (n < 1 || n > kMostSize) config_.refuse(name, "is no size");
@@ -138,7 +85,7 @@ class Converter {
   std::string folder_;
   const ConvertOptions& options_;
   JsonFile whole_;
-  const Family& family_;
+  const HuggingFaceFamily& family_;
   JsonFile config_;
   int64_t layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0;
   bool is_tied_ = false;
@@ -181,10 +128,8 @@ void Converter::add_sizes() {
   set("attention.value_length", head_dim_);
   out_.set(key("attention.layer_norm_rms_epsilon"),
            static_cast<float>(config_.get<double>("rms_norm_eps").value_or(1e-6)));
-  if (const auto cap = config_.get<double>("attn_logit_softcapping"))
-    out_.set(key("attn_logit_softcapping"), static_cast<float>(*cap));
-  if (const auto cap = config_.get<double>("final_logit_softcapping"))
-    out_.set(key("final_logit_softcapping"), static_cast<float>(*cap));
+  copy_real(config_, "attn_logit_softcapping", "attn_logit_softcapping");
+  copy_real(config_, "final_logit_softcapping", "final_logit_softcapping");
   const auto query = config_.get<double>("query_pre_attn_scalar");
   if (query && *query > 0 && *query != static_cast<double>(head_dim_))
     out_.set(key("attention.scale"), static_cast<float>(1 / std::sqrt(*query)));
@@ -221,8 +166,7 @@ void Converter::add_rope() {
   const double base =
       rope.get<double>("rope_theta").value_or(config_.get<double>("rope_theta").value_or(10000));
   out_.set(key("rope.freq_base"), static_cast<float>(base));
-  if (const auto local = config_.get<double>("rope_local_base_freq"))
-    out_.set(key("rope.freq_base_swa"), static_cast<float>(*local));
+  copy_real(config_, "rope_local_base_freq", "rope.freq_base_swa");
   const Json* old = config_.find("rope_scaling");
   const JsonFile scaling =
       old && old->is_object() ? JsonFile(config_.where() + ": rope_scaling", *old) : rope;
@@ -241,10 +185,8 @@ void Converter::add_rope() {
       // GGUF's factor is on top of YaRN's own 1 + 0.1 ln(factor), that of the configuration in its place.
       if (const auto v = scaling.get<double>("attention_factor"))
         out_.set(key("rope.scaling.attn_factor"), static_cast<float>(*v / (1 + 0.1 * std::log(factor))));
-      if (const auto v = scaling.get<double>("beta_fast"))
-        out_.set(key("rope.scaling.yarn_beta_fast"), static_cast<float>(*v));
-      if (const auto v = scaling.get<double>("beta_slow"))
-        out_.set(key("rope.scaling.yarn_beta_slow"), static_cast<float>(*v));
+      copy_real(scaling, "beta_fast", "rope.scaling.yarn_beta_fast");
+      copy_real(scaling, "beta_slow", "rope.scaling.yarn_beta_slow");
     }
   } else if (type != "default") {
     scaling.refuse(type_key, "is a scaling of RoPE that cannot be converted");
@@ -339,10 +281,10 @@ void Converter::check_complete(const std::unordered_set<std::string>& names) con
   const auto need = [&](const std::string& ours, const std::string& theirs) {
     if (!names.contains(ours)) value_error("{}: tensor `{}` is missing", folder_, theirs);
   };
-  for (const Name& n : kWholeNames)
+  for (const TensorName& n : kWholeNames)
     if (!is_tied_ || n.ours != "output.weight") need(std::string(n.ours), std::string(n.theirs));
-  const auto need_all = [&](int64_t layer, std::span<const Name> parts) {
-    for (const Name& n : parts)
+  const auto need_all = [&](int64_t layer, std::span<const TensorName> parts) {
+    for (const TensorName& n : parts)
       if (family_.has_head_norms || (n.ours != "attn_q_norm" && n.ours != "attn_k_norm"))
         need(fmt::format("blk.{}.{}.weight", layer, n.ours),
              fmt::format("model.layers.{}.{}.weight", layer, n.theirs));

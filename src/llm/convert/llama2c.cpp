@@ -3,7 +3,6 @@
 #include "formats/file_data.h"
 #include "formats/gguf/quantize.h"
 #include "llm/convert/convert.h"
-#include "llm/convert/tokenizer_keys.h"
 
 #include <cstring>
 #include <filesystem>

@@ -1,10 +1,10 @@
-#include "llm/convert/tokenizer_keys.h"
-
 #include "archive/little_endian.h"
 #include "base/log.h"
 #include "base/mmap.h"
 #include "formats/file_data.h"
+#include "llm/convert/convert.h"
 #include "llm/convert/json_file.h"
+#include "llm/tokenizer/algorithm.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,26 +16,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum TokenKind : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
-constexpr std::string_view kBlank = "\u2581";
 constexpr int64_t kMostTokens = 1 << 24;
 // Of a token that no merge makes.
 constexpr float kNoScore = -1e6f;
 
 struct Tokens {
   std::vector<std::string> texts;
-  std::vector<int32_t> kinds;
+  std::vector<TokenType> kinds;
   std::vector<float> scores;  // of SentencePiece
+  std::vector<int32_t> kind_numbers() const {
+    std::vector<int32_t> out;
+    for (const TokenType kind : kinds) out.push_back(static_cast<int32_t>(kind));
+    return out;
+  }
 };
-
-bool is_byte_token(std::string_view t) { return t.size() == 6 && t.starts_with("<0x") && t.ends_with(">"); }
 
 // ---- Hugging Face
 
@@ -99,7 +93,7 @@ class TokenizerFolder {
   }
 
   void read_vocabulary(int64_t rows);
-  void put(int64_t id, std::string text, int32_t kind);
+  void put(int64_t id, std::string text, TokenType kind);
   std::vector<std::string> merges() const;
   void score(const std::vector<std::string>& merges);
   std::string cut_name() const;
@@ -115,7 +109,7 @@ class TokenizerFolder {
   std::unordered_map<std::string, int64_t> ids_;
 };
 
-void TokenizerFolder::put(int64_t id, std::string text, int32_t kind) {
+void TokenizerFolder::put(int64_t id, std::string text, TokenType kind) {
   if (id < 0 || id >= static_cast<int64_t>(tokens_.texts.size()))
     value_error("{}: token `{}` has id {}, but the embedding has {} rows", file_.where(), text, id,
                 tokens_.texts.size());
@@ -128,13 +122,16 @@ void TokenizerFolder::read_vocabulary(int64_t rows) {
   if (rows > kMostTokens) value_error("{}: an embedding of {} rows is none", folder_, rows);
   // Rows that belong to no token have names all the same.
   for (int64_t i = 0; i < rows; i++) tokens_.texts.push_back(fmt::format("[PAD{}]", i));
-  tokens_.kinds.assign(static_cast<size_t>(rows), kUnused);
+  tokens_.kinds.assign(static_cast<size_t>(rows), TokenType::Unused);
   const Json vocabulary = part(model_, "vocab");
   const std::string unknown = model_.get<std::string>("unk_token").value_or("");
   for (const auto& [text, id] : vocabulary.items()) {
     if (!id.is_number_integer())
       value_error("{}: token `{}` has an id that is no integer", file_.where(), text);
-    put(id, text, text == unknown ? kUnknown : is_byte_token(text) ? kByte : kNormal);
+    put(id, text,
+        text == unknown      ? TokenType::Unknown
+        : byte_of(text) >= 0 ? TokenType::Byte
+                             : TokenType::Normal);
   }
   const Json* added = file_.find("added_tokens");
   if (!added) return;
@@ -147,7 +144,7 @@ void TokenizerFolder::read_vocabulary(int64_t rows) {
       log_info("{}: added token `{}` is left out: its id {} has no row of the embedding", file_.where(), text,
                id);
     else if (text != unknown)
-      put(id, text, t.get<bool>("special").value_or(false) ? kControl : kUserDefined);
+      put(id, text, t.get<bool>("special").value_or(false) ? TokenType::Control : TokenType::UserDefined);
   }
 }
 
@@ -279,7 +276,7 @@ void TokenizerFolder::add(int64_t rows, const std::string& pre) {
     out_.set("tokenizer.ggml.add_space_prefix", has_space_prefix());
   }
   out_.set("tokenizer.ggml.tokens", tokens_.texts);
-  out_.set("tokenizer.ggml.token_type", tokens_.kinds);
+  out_.set("tokenizer.ggml.token_type", tokens_.kind_numbers());
   add_special_ids();
 }
 
@@ -313,14 +310,17 @@ void add_llama2c_tokenizer(const std::string& path, int64_t tokens, GgufMetadata
     at += length;
     constexpr const char* kFirst[] = {"<unk>", "<s>", "</s>"};
     out.texts.push_back(i < 3 ? kFirst[i] : text);
-    out.kinds.push_back(i == 0 ? kUnknown : i < 3 ? kControl : is_byte_token(text) ? kByte : kNormal);
+    out.kinds.push_back(i == 0               ? TokenType::Unknown
+                        : i < 3              ? TokenType::Control
+                        : byte_of(text) >= 0 ? TokenType::Byte
+                                             : TokenType::Normal);
   }
   if (at != bytes.size())
     value_error("{}: offset {}: {} bytes follow the last of {} tokens", path, at, bytes.size() - at, tokens);
   metadata.set("tokenizer.ggml.model", "llama");
   metadata.set("tokenizer.ggml.tokens", out.texts);
   metadata.set("tokenizer.ggml.scores", out.scores);
-  metadata.set("tokenizer.ggml.token_type", out.kinds);
+  metadata.set("tokenizer.ggml.token_type", out.kind_numbers());
   metadata.set("tokenizer.ggml.unknown_token_id", uint32_t{0});
   metadata.set("tokenizer.ggml.bos_token_id", uint32_t{1});
   metadata.set("tokenizer.ggml.eos_token_id", uint32_t{2});

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 

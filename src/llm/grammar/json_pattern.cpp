@@ -1,4 +1,5 @@
 // Regular expressions as grammars of the JSON strings that they accept.
+#include "archive/parsing.h"
 #include "formats/utf8.h"
 #include "llm/grammar/json_schema.h"
 
@@ -31,15 +32,15 @@ class PatternParser {
  public:
   PatternParser(std::string_view text, std::string_view where) : text_(text), where_(where) {}
 
-  Result<std::string> parse() {
-    LATHE_TRY(out, parse_choice(0));
-    if (at_ < text_.size()) return error("unexpected \")\"");
-    return std::string(std::move(out));
+  std::string parse() {
+    std::string out = parse_choice(0);
+    if (at_ < text_.size()) fail("unexpected \")\"");
+    return out;
   }
 
  private:
-  ParseError error(std::string_view what) const {
-    return {fmt::format("pattern \"{}\": {}", text_, what), at_, std::string(where_)};
+  [[noreturn]] void fail(std::string_view what) const {
+    throw_parse_error(where_, at_, "pattern \"{}\": {}", text_, what);
   }
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   bool take(std::string_view what) {
@@ -48,7 +49,7 @@ class PatternParser {
     return there;
   }
 
-  Result<std::string> parse_choice(int depth) {
+  std::string parse_choice(int depth) {
     std::string out;
     do {
       const bool from_start = depth > 0 || take("^");
@@ -57,35 +58,33 @@ class PatternParser {
       while (at_ < text_.size() && peek() != '|' && peek() != ')') {
         if (depth == 0 && take("$")) {
           to_end = true;
-          if (at_ < text_.size() && peek() != '|') return error("$ is not at the end");
+          if (at_ < text_.size() && peek() != '|') fail("$ is not at the end");
           break;
         }
-        LATHE_TRY(item, parse_item(depth));
-        sequence += (sequence.empty() ? "" : " ") + item;
+        sequence += (sequence.empty() ? "" : " ") + parse_item(depth);
       }
       if (!to_end) sequence += sequence.empty() ? "char*" : " char*";
       out += (out.empty() ? "" : " | ") + (sequence.empty() ? std::string("\"\"") : sequence);
     } while (take("|"));
-    return std::string(std::move(out));
+    return out;
   }
 
-  Result<std::string> parse_item(int depth) {
+  std::string parse_item(int depth) {
     std::string atom;
     if (take("(")) {
-      if (depth >= kMostDepth) return error("groups are nested too deep");
-      if (take("?") && !take(":")) return error("look-around and named groups are not supported");
-      LATHE_TRY(group, parse_choice(depth + 1));
-      if (!take(")")) return error("expected \")\"");
-      atom = "(" + group + ")";
+      if (depth >= kMostDepth) fail("groups are nested too deep");
+      if (take("?") && !take(":")) fail("look-around and named groups are not supported");
+      atom = "(" + parse_choice(depth + 1) + ")";
+      if (!take(")")) fail("expected \")\"");
     } else {
-      LATHE_TRY(ranges, parse_ranges());
-      if (ranges.empty()) return error("a class that no character is in");
+      const Ranges ranges = parse_ranges();
+      if (ranges.empty()) fail("a class that no character is in");
       atom = json_characters(ranges);
     }
     return parse_quantifier(std::move(atom));
   }
 
-  Result<std::string> parse_quantifier(std::string atom) {
+  std::string parse_quantifier(std::string atom) {
     const size_t begin = at_;
     if (!take("*") && !take("+") && !take("?") && peek() == '{') {
       const size_t end = text_.find('}', at_);
@@ -94,36 +93,36 @@ class PatternParser {
       const bool has_bounds = !body.empty() && comma != 0 &&
                               body.find_first_not_of("0123456789,") == body.npos &&
                               (comma == body.npos || body.find(',', comma + 1) == body.npos);
-      if (!has_bounds) return error("expected {m}, {m,} or {m,n}");
+      if (!has_bounds) fail("expected {m}, {m,} or {m,n}");
       at_ = end + 1;
     }
     atom += text_.substr(begin, at_ - begin);
     if (at_ > begin) take("?");  // lazy or not, the same texts
-    if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') return error("nothing to repeat");
-    return std::string(std::move(atom));
+    if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') fail("nothing to repeat");
+    return atom;
   }
 
   // One character, class or escape.
-  Result<Ranges> parse_ranges() {
+  Ranges parse_ranges() {
     if (take(".")) return complement(kLineEnds);
     if (take("[")) return parse_class();
-    if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') return error("nothing to repeat");
-    if (peek() == '^' || peek() == '$') return error("^ and $ are supported at the ends of the pattern only");
+    if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') fail("nothing to repeat");
+    if (peek() == '^' || peek() == '$') fail("^ and $ are supported at the ends of the pattern only");
     return parse_character();
   }
 
-  Result<Ranges> parse_class() {
+  Ranges parse_class() {
     const bool negated = take("^");
     Ranges out;
     while (!take("]")) {
-      if (at_ >= text_.size()) return error("the class has no end");
-      LATHE_TRY(low, parse_character());
+      if (at_ >= text_.size()) fail("the class has no end");
+      const Ranges low = parse_character();
       if (low.size() == 1 && low[0].first == low[0].second && peek() == '-' && at_ + 1 < text_.size() &&
           peek(1) != ']') {
         at_++;
-        LATHE_TRY(high, parse_character());
+        const Ranges high = parse_character();
         if (high.size() != 1 || high[0].first != high[0].second || high[0].first < low[0].first)
-          return error("a range of the class ends before it begins");
+          fail("a range of the class ends before it begins");
         out.emplace_back(low[0].first, high[0].first);
       } else {
         out.insert(out.end(), low.begin(), low.end());
@@ -132,48 +131,45 @@ class PatternParser {
     return negated ? complement(std::move(out)) : normalized_ranges(std::move(out));
   }
 
-  Result<Ranges> parse_character() {
+  Ranges parse_character() {
     if (!take("\\")) {
       const Utf8Step step = decode_utf8(text_, at_);
       at_ += step.length;
-      return Ranges{{step.code, step.code}};
+      return {{step.code, step.code}};
     }
     const char c = peek();
     at_ += at_ < text_.size();
     switch (c) {
-      case 'd': return Ranges(kDigits);
+      case 'd': return kDigits;
       case 'D': return complement(kDigits);
-      case 'w': return Ranges(kWord);
+      case 'w': return kWord;
       case 'W': return complement(kWord);
-      case 's': return Ranges(kSpace);
+      case 's': return kSpace;
       case 'S': return complement(kSpace);
-      case 'n': return Ranges{{'\n', '\n'}};
-      case 'r': return Ranges{{'\r', '\r'}};
-      case 't': return Ranges{{'\t', '\t'}};
-      case 'f': return Ranges{{'\f', '\f'}};
-      case 'v': return Ranges{{'\v', '\v'}};
+      case 'n': return {{'\n', '\n'}};
+      case 'r': return {{'\r', '\r'}};
+      case 't': return {{'\t', '\t'}};
+      case 'f': return {{'\f', '\f'}};
+      case 'v': return {{'\v', '\v'}};
       case 'x': return parse_hexadecimal(2);
       case 'u': return parse_hexadecimal(4);
       default: break;
     }
     const bool is_alphanumeric = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
     if (c == '\0' || is_alphanumeric || static_cast<signed char>(c) < 0)
-      return error(fmt::format("the escape \\{} is not supported", c));
+      fail(fmt::format("the escape \\{} is not supported", c));
     const auto code = static_cast<char32_t>(c);
-    return Ranges{{code, code}};
+    return {{code, code}};
   }
 
-  Result<Ranges> parse_hexadecimal(size_t digits) {
+  Ranges parse_hexadecimal(size_t digits) {
     char32_t code = 0;
     for (size_t i = 0; i < digits; i++, at_++) {
-      const char d = peek();
-      const int value = d >= '0' && d <= '9'                 ? d - '0'
-                        : (d | 32) >= 'a' && (d | 32) <= 'f' ? (d | 32) - 'a' + 10
-                                                             : -1;
-      if (value < 0) return error("expected hexadecimal digits");
+      const int value = hex_digit(peek());
+      if (value < 0) fail("expected hexadecimal digits");
       code = code * 16 + static_cast<char32_t>(value);
     }
-    return Ranges{{code, code}};
+    return {{code, code}};
   }
 
   std::string_view text_, where_;
@@ -212,7 +208,7 @@ std::string json_characters(std::vector<CodePointRange> ranges) {
   return parts.size() == 1 && parts[0][0] == '[' ? parts[0] : fmt::format("({})", fmt::join(parts, " | "));
 }
 
-Result<std::string> pattern_to_gbnf(std::string_view pattern, std::string_view where) {
+std::string pattern_to_gbnf(std::string_view pattern, std::string_view where) {
   return PatternParser(pattern, where).parse();
 }
 

@@ -1,7 +1,9 @@
 #include "llm/grammar/json_schema.h"
 
+#include "archive/parsing.h"
 #include "base/error.h"
 #include "formats/utf8.h"
+#include "llm/grammar/json_rules_table.h"
 #include "llm/json_text.h"
 
 #include <fmt/format.h>
@@ -22,48 +24,6 @@ constexpr size_t kMostName = 500;         // bytes of a property name
 constexpr int kMostSchemas = 20000;       // that are looked at, references and mergers included
 constexpr size_t kMostWork = 10'000'000;  // values that mergers copy and compare
 constexpr int64_t kMostLength = 100000;   // of strings and arrays, where a schema counts
-
-// Rules that schemas use; `char` is one character of a string. No lone surrogates, which are no text.
-constexpr std::string_view kBasics = R"GBNF(
-ws ::= (" " | "\n" [ \t]{0,20})?
-char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" unit)
-hex ::= [0-9a-fA-F]
-unit ::= [0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} "\\u" [dD] [c-fC-F] hex{2}
-string ::= "\"" char* "\""
-integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
-fraction ::= "." [0-9]{1,16}
-number ::= integer fraction? ([eE] [+-]? [0-9]{1,2})?
-boolean ::= "true" | "false"
-null ::= "null"
-value ::= object | array | string | number | boolean | null
-object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)* ws)? "}"
-array ::= "[" ws (value ("," ws value)* ws)? "]"
-date ::= [0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [12] [0-9] | "3" [01])
-time ::= ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? ("Z" | [+\-] ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9])
-uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
-)GBNF";
-
-constexpr const char* kUnsupported[] = {"not",
-                                        "if",
-                                        "then",
-                                        "else",
-                                        "dependentSchemas",
-                                        "dependentRequired",
-                                        "dependencies",
-                                        "patternProperties",
-                                        "propertyNames",
-                                        "minProperties",
-                                        "maxProperties",
-                                        "contains",
-                                        "minContains",
-                                        "maxContains",
-                                        "uniqueItems",
-                                        "unevaluatedProperties",
-                                        "unevaluatedItems",
-                                        "multipleOf",
-                                        "additionalItems",
-                                        "$dynamicRef",
-                                        "$recursiveRef"};
 
 constexpr const char* kObjectKeys[] = {"properties", "required", "additionalProperties"};
 constexpr const char* kArrayKeys[] = {"items", "prefixItems", "minItems", "maxItems"};
@@ -132,17 +92,15 @@ class Converter {
  public:
   explicit Converter(const Json& root) : root_(root) {}
 
-  Result<std::string> convert() {
-    LATHE_TRY(expression, visit(root_, "#", 0));
-    return fmt::format("root ::= {}\n{}{}", expression, rules_, kBasics);
+  std::string convert() {
+    const std::string expression = visit(root_, "#", 0);
+    return fmt::format("root ::= {}\n{}{}", expression, rules_, kJsonRules);
   }
 
  private:
-  using Text = Result<std::string>;
-
   template <class... T>
-  static ParseError error(const std::string& path, fmt::format_string<T...> format, T&&... args) {
-    return {fmt::format("{}: {}", path, fmt::format(format, std::forward<T>(args)...)), 0, "JSON schema"};
+  [[noreturn]] static void fail(const std::string& path, fmt::format_string<T...> format, T&&... args) {
+    throw_parse_error("JSON schema", 0, "{}: {}", path, fmt::format(format, std::forward<T>(args)...));
   }
   std::string new_name() { return fmt::format("r{}", ++names_); }
   void add_rule(const std::string& name, const std::string& body) { rules_ += name + " ::= " + body + "\n"; }
@@ -152,33 +110,33 @@ class Converter {
     return name;
   }
 
-  Result<const Json*> target_of(const Json& ref, const std::string& path) const {
+  std::string choice_of(const std::vector<std::string>& options) {
+    return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
+  }
+
+  const Json* target_of(const Json& ref, const std::string& path) const {
     const std::string text = ref.is_string() ? ref.get<std::string>() : "";
-    if (!text.starts_with("#")) return error(path, "$ref {} is not local (\"#/...\")", ref.dump());
+    if (!text.starts_with("#")) fail(path, "$ref {} is not local (\"#/...\")", ref.dump());
     try {
       return &root_.at(Json::json_pointer(text.substr(1)));
     } catch (const Json::exception&) {
-      return error(path, "$ref \"{}\" leads nowhere", text);
+      fail(path, "$ref \"{}\" leads nowhere", text);
     }
   }
 
   // An expression that may stand in a sequence.
-  Text visit(const Json& schema, const std::string& path, int depth) {
-    if (++visits_ > kMostSchemas) return error(path, "more than {} schemas to look at", kMostSchemas);
-    if (depth > kMostDepth) return error(path, "schemas are more than {} deep", kMostDepth);
-    if (schema.is_boolean() && !schema.get<bool>()) return error(path, "nothing satisfies false");
-    if (schema.is_boolean()) return std::string("value");
-    if (!schema.is_object()) return error(path, "{} is no schema", schema.type_name());
-    for (const char* key : kUnsupported)
-      if (schema.contains(key) && schema[key] != false)
-        return error(path, "keyword \"{}\" is not supported", key);
+  std::string visit(const Json& schema, const std::string& path, int depth) {
+    if (++visits_ > kMostSchemas) fail(path, "more than {} schemas to look at", kMostSchemas);
+    if (depth > kMostDepth) fail(path, "schemas are more than {} deep", kMostDepth);
+    if (schema.is_boolean() && !schema.get<bool>()) fail(path, "nothing satisfies false");
+    if (schema.is_boolean()) return "value";
+    if (!schema.is_object()) fail(path, "{} is no schema", schema.type_name());
+    for (const char* key : kUnsupportedKeywords)
+      if (schema.contains(key) && schema[key] != false) fail(path, "keyword \"{}\" is not supported", key);
     if (schema.contains("$ref") && !has_constraints_beside_ref(schema))
       return visit_ref(schema["$ref"], path, depth);
     for (const char* key : {"$ref", "allOf"})
-      if (schema.contains(key)) {
-        LATHE_TRY(merged, without(schema, key, path));
-        return visit(merged, path, depth + 1);
-      }
+      if (schema.contains(key)) return visit(without(schema, key, path), path, depth + 1);
     for (const char* key : {"anyOf", "oneOf"})
       if (schema.contains(key)) return visit_choice(schema, key, path, depth);
     if (schema.contains("const")) return visit_values(schema, Json::array({schema["const"]}), path);
@@ -193,97 +151,78 @@ class Converter {
   }
 
   // One rule a target, made once: so schemas may contain themselves.
-  Text visit_ref(const Json& ref, const std::string& path, int depth) {
-    LATHE_TRY(target, target_of(ref, path));
+  std::string visit_ref(const Json& ref, const std::string& path, int depth) {
+    const Json* target = target_of(ref, path);
     const auto [at, fresh] = refs_.try_emplace(target, "");
-    if (!fresh) return std::string(at->second);
+    if (!fresh) return at->second;
     const std::string name = at->second = new_name();
-    LATHE_TRY(body, visit(*target, ref.get<std::string>(), depth + 1));
-    add_rule(name, body);
-    return std::string(name);
+    add_rule(name, visit(*target, ref.get<std::string>(), depth + 1));
+    return name;
   }
 
   bool is_too_much(size_t work) { return (work_ += work) > kMostWork; }
 
   // The schema with what stands under $ref or allOf merged in.
-  Result<Json> without(const Json& schema, const char* key, const std::string& path) {
-    if (is_too_much(size_of(schema))) return error(path, "there is too much to merge");
+  Json without(const Json& schema, const char* key, const std::string& path) {
+    if (is_too_much(size_of(schema))) fail(path, "there is too much to merge");
     Json out = schema;
     out.erase(key);
-    if (std::string_view(key) == "$ref") {
-      LATHE_TRY(target, target_of(schema[key], path));
-      return merge(std::move(out), *target, path);
-    }
-    if (!schema[key].is_array()) return error(path, "allOf is not an array");
-    for (const Json& part : schema[key]) {
-      LATHE_TRY(merged, merge(std::move(out), part, path));
-      out = std::move(merged);
-    }
-    return Json(std::move(out));
+    if (std::string_view(key) == "$ref") return merge(std::move(out), *target_of(schema[key], path), path);
+    if (!schema[key].is_array()) fail(path, "allOf is not an array");
+    for (const Json& part : schema[key]) out = merge(std::move(out), part, path);
+    return out;
   }
 
   // What `a` says of all that it does not name would have to be merged with what only `b` names.
-  Result<void> check_open(const Json& a, const Json& b, const std::string& path) {
+  void check_open(const Json& a, const Json& b, const std::string& path) {
     const auto restricts = [&](const char* key) { return a.contains(key) && !is_anything(a[key]); };
     if (restricts("items") && !a.contains("prefixItems") && b.contains("prefixItems"))
-      return error(path, "prefixItems of one part beside items of another are not supported");
-    if (!restricts("additionalProperties") || !b.contains("properties")) return {};
+      fail(path, "prefixItems of one part beside items of another are not supported");
+    if (!restricts("additionalProperties") || !b.contains("properties")) return;
     const Json named = a.value("properties", Json::object());
     for (const auto& [name, value] : b["properties"].items())
       if (is_too_much(named.size() + 1) || !named.contains(name))
-        return error(path, "property \"{}\" of one part is ruled out by additionalProperties of another",
-                     name);
-    return {};
+        fail(path, "property \"{}\" of one part is ruled out by additionalProperties of another", name);
   }
 
   // A schema of what satisfies both.
-  Result<Json> merge(Json a, const Json& b, const std::string& path, int depth = 0) {
+  Json merge(Json a, const Json& b, const std::string& path, int depth = 0) {
     if (++visits_ > kMostSchemas || depth > kMostDepth || is_too_much(size_of(b)))
-      return error(path, "there is too much to merge");
-    if (b == true || a == b) return Json(std::move(a));
-    if (a == true) return Json(b);
-    if (!a.is_object() || !b.is_object())
-      return error(path, "cannot merge {} with {}", a.type_name(), b.type_name());
-    LATHE_TRY_DO(check_open(a, b, path));
-    LATHE_TRY_DO(check_open(b, a, path));
-    for (const auto& [key, value] : b.items()) {
-      if (!a.contains(key)) {
-        a[key] = value;
-        continue;
-      }
-      LATHE_TRY(both, merge_values(key, std::move(a[key]), value, path, depth));
-      a[key] = std::move(both);
-    }
-    return Json(std::move(a));
+      fail(path, "there is too much to merge");
+    if (b == true || a == b) return a;
+    if (a == true) return b;
+    if (!a.is_object() || !b.is_object()) fail(path, "cannot merge {} with {}", a.type_name(), b.type_name());
+    check_open(a, b, path);
+    check_open(b, a, path);
+    for (const auto& [key, value] : b.items())
+      a[key] = a.contains(key) ? merge_values(key, std::move(a[key]), value, path, depth) : value;
+    return a;
   }
 
-  Result<Json> merge_values(const std::string& key, Json a, const Json& b, const std::string& path,
-                            int depth) {
+  Json merge_values(const std::string& key, Json a, const Json& b, const std::string& path, int depth) {
     const auto is = [&](auto... names) { return ((key == names) || ...); };
     if (a == b || is("title", "description", "default", "examples", "$comment", "$id", "$schema", "$defs",
                      "definitions"))
-      return Json(std::move(a));
-    if (is("minimum", "exclusiveMinimum", "minLength", "minItems")) return Json(std::max(a, b));
-    if (is("maximum", "exclusiveMaximum", "maxLength", "maxItems")) return Json(std::min(a, b));
+      return a;
+    if (is("minimum", "exclusiveMinimum", "minLength", "minItems")) return std::max(a, b);
+    if (is("maximum", "exclusiveMaximum", "maxLength", "maxItems")) return std::min(a, b);
     if (is("items", "additionalProperties"))
       return a == false || b == false ? Json(false) : merge(std::move(a), b, path, depth + 1);
     if (key == "properties" && a.is_object() && b.is_object()) {
       for (const auto& [name, value] : b.items()) {
         const size_t before = a.size();
-        if (is_too_much(before)) return error(path, "there is too much to merge");
+        if (is_too_much(before)) fail(path, "there is too much to merge");
         Json& mine = a[name];
-        LATHE_TRY(both, a.size() > before ? Result<Json>(Json(value))
-                                          : merge(std::move(mine), value, path, depth + 1));
-        mine = std::move(both);
+        mine = a.size() > before ? value : merge(std::move(mine), value, path, depth + 1);
       }
-      return Json(std::move(a));
+      return a;
     }
     if (is("allOf", "required") && a.is_array() && b.is_array()) {
       a.insert(a.end(), b.begin(), b.end());
-      return Json(std::move(a));
+      return a;
     }
     if (is("enum", "type")) {
-      if (is_too_much(a.size() * b.size())) return error(path, "there is too much to merge");
+      if (is_too_much(a.size() * b.size())) fail(path, "there is too much to merge");
       Json out = Json::array();
       for (const Json& x : a.is_array() ? a : Json::array({a}))
         for (const Json& y : b.is_array() ? b : Json::array({b}))
@@ -291,100 +230,93 @@ class Converter {
             out.push_back(x);
           else if (key == "type" && x == "number" && y == "integer")
             out.push_back(y);
-      if (out.empty())
-        return error(path, "nothing satisfies both \"{}\": {} and {}", key, a.dump(), b.dump());
-      return Json(std::move(out));
+      if (out.empty()) fail(path, "nothing satisfies both \"{}\": {} and {}", key, a.dump(), b.dump());
+      return out;
     }
-    return error(path, "two different values of \"{}\" cannot be merged", key);
+    fail(path, "two different values of \"{}\" cannot be merged", key);
   }
 
-  Text visit_choice(const Json& schema, const char* key, const std::string& path, int depth) {
-    if (!schema[key].is_array() || schema[key].empty())
-      return error(path, "{} is not an array of schemas", key);
+  std::string visit_choice(const Json& schema, const char* key, const std::string& path, int depth) {
+    if (!schema[key].is_array() || schema[key].empty()) fail(path, "{} is not an array of schemas", key);
     Json base = schema;
     base.erase(key);
     std::vector<std::string> options;
     for (const Json& option : schema[key]) {
       const std::string at = fmt::format("{}/{}/{}", path, key, options.size());
-      if (is_too_much(size_of(base))) return error(at, "there is too much to merge");
-      LATHE_TRY(merged, merge(base, option, at));
-      LATHE_TRY(expression, visit(merged, at, depth + 1));
-      options.push_back(expression);
+      if (is_too_much(size_of(base))) fail(at, "there is too much to merge");
+      options.push_back(visit(merge(base, option, at), at, depth + 1));
     }
-    return as_rule(fmt::format("{}", fmt::join(options, " | ")));
+    return choice_of(options);
   }
 
-  Text visit_values(const Json& schema, const Json& values, const std::string& path) {
+  std::string visit_values(const Json& schema, const Json& values, const std::string& path) {
     std::vector<std::string> options;
-    if (!values.is_array()) return error(path, "enum is not an array");
+    if (!values.is_array()) fail(path, "enum is not an array");
     for (const Json& value : values) {
       bool fits = true;
       for (const auto& [key, wanted] : schema.items()) {
         if (&wanted == &values) continue;
-        if (is_too_much(wanted.size())) return error(path, "there are too many values to compare");
+        if (is_too_much(wanted.size())) fail(path, "there are too many values to compare");
         const auto verdict = satisfies(value, key, wanted);
-        if (!verdict) return error(path, "{} beside the value {} is not supported", key, value.dump());
+        if (!verdict) fail(path, "{} beside the value {} is not supported", key, value.dump());
         fits = fits && *verdict;
       }
       if (fits) options.push_back(gbnf_literal(value.dump()));
     }
-    if (options.empty()) return error(path, "no value of the enum satisfies what stands beside it");
-    return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
+    if (options.empty()) fail(path, "no value of the enum satisfies what stands beside it");
+    return choice_of(options);
   }
 
-  Text visit_types(const Json& schema, const std::string& path, int depth) {
+  std::string visit_types(const Json& schema, const std::string& path, int depth) {
     if (!schema.contains("type")) {
       if (has_any(schema, kObjectKeys)) return visit_object(schema, path, depth);
       if (has_any(schema, kArrayKeys)) return visit_array(schema, path, depth);
       if (has_any(schema, kStringKeys)) return visit_string(schema, path);
       if (has_any(schema, kNumberKeys)) return visit_number(schema, "number", path);
-      return std::string("value");
+      return "value";
     }
     const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
     std::vector<std::string> options;
-    for (const Json& type : types) {
-      LATHE_TRY(option, visit_type(schema, type, path, depth));
-      options.push_back(option);
-    }
-    if (options.empty()) return error(path, "\"type\" is empty");
-    return options.size() == 1 ? options[0] : as_rule(fmt::format("{}", fmt::join(options, " | ")));
+    for (const Json& type : types) options.push_back(visit_type(schema, type, path, depth));
+    if (options.empty()) fail(path, "\"type\" is empty");
+    return choice_of(options);
   }
 
-  Text visit_type(const Json& schema, const Json& type, const std::string& path, int depth) {
+  std::string visit_type(const Json& schema, const Json& type, const std::string& path, int depth) {
     if (type == "object") return visit_object(schema, path, depth);
     if (type == "array") return visit_array(schema, path, depth);
     if (type == "string") return visit_string(schema, path);
     if (type == "integer" || type == "number") return visit_number(schema, type.get<std::string>(), path);
     if (type == "boolean" || type == "null") return type.get<std::string>();
-    return error(path, "\"type\": {} is not known", type.dump());
+    fail(path, "\"type\": {} is not known", type.dump());
   }
 
   // A whole number ≥ 0 under a key.
-  Result<std::optional<int64_t>> count(const Json& schema, const char* key, const std::string& path) const {
-    if (!schema.contains(key)) return std::optional<int64_t>();
+  std::optional<int64_t> count(const Json& schema, const char* key, const std::string& path) const {
+    if (!schema.contains(key)) return std::nullopt;
     const Json& value = schema[key];
     if (!is_of_type(value, "integer") || value < 0 || value > kMostLength)
-      return error(path, "\"{}\": {} is not a whole number from 0 to {}", key, value.dump(), kMostLength);
-    return std::optional(value.get<int64_t>());
+      fail(path, "\"{}\": {} is not a whole number from 0 to {}", key, value.dump(), kMostLength);
+    return value.get<int64_t>();
   }
 
-  Text visit_string(const Json& schema, const std::string& path) {
-    LATHE_TRY(least, count(schema, "minLength", path));
-    LATHE_TRY(most, count(schema, "maxLength", path));
-    if (least && most && *least > *most)
-      return error(path, "minLength {} is above maxLength {}", *least, *most);
+  std::string visit_string(const Json& schema, const std::string& path) {
+    const auto least = count(schema, "minLength", path);
+    const auto most = count(schema, "maxLength", path);
+    if (least && most && *least > *most) fail(path, "minLength {} is above maxLength {}", *least, *most);
     const Json given = schema.value("format", Json());
     const std::string format = is_known_format(given) ? given.get<std::string>() : "";
     if ((least || most) + schema.contains("pattern") + !format.empty() > 1)
-      return error(path, "pattern, format and the bounds of the length are not supported together");
+      fail(path, "pattern, format and the bounds of the length are not supported together");
     if (schema.contains("pattern")) {
-      if (!schema["pattern"].is_string()) return error(path, "\"pattern\" is no string");
-      LATHE_TRY(body, pattern_to_gbnf(schema["pattern"].get<std::string>(), "JSON schema: " + path));
-      return as_rule(fmt::format("\"\\\"\" ({}) \"\\\"\"", body));
+      if (!schema["pattern"].is_string()) fail(path, "\"pattern\" is no string");
+      return as_rule(
+          fmt::format("\"\\\"\" ({}) \"\\\"\"",
+                      pattern_to_gbnf(schema["pattern"].get<std::string>(), "JSON schema: " + path)));
     }
-    if (format == "date-time") return std::string("\"\\\"\" date \"T\" time \"\\\"\"");
+    if (format == "date-time") return "\"\\\"\" date \"T\" time \"\\\"\"";
     if (!format.empty()) return fmt::format("\"\\\"\" {} \"\\\"\"", format);
-    if (!least && !most) return std::string("string");
+    if (!least && !most) return "string";
     return fmt::format("\"\\\"\" char{{{},{}}} \"\\\"\"", least.value_or(0),
                        most ? std::to_string(*most) : "");
   }
@@ -394,27 +326,27 @@ class Converter {
     std::optional<int64_t> value;
     bool exclusive = false;
   };
-  Result<Bound> bound(const Json& schema, const char* key, const char* exclusive_key, int closer,
-                      const std::string& path) const {
+  Bound bound(const Json& schema, const char* key, const char* exclusive_key, int closer,
+              const std::string& path) const {
     Bound out;
     for (const char* name : {key, exclusive_key}) {
       if (!schema.contains(name)) continue;
       const Json& value = schema[name];
       if (!is_of_type(value, "integer") || std::abs(value.get<double>()) > 1e15)
-        return error(path, "\"{}\": {} is not supported: bounds have to be whole numbers up to 10^15", name,
-                     value.dump());
+        fail(path, "\"{}\": {} is not supported: bounds have to be whole numbers up to 10^15", name,
+             value.dump());
       const auto v = value.get<int64_t>();
       const bool exclusive = name == exclusive_key;
       if (!out.value || closer * v > closer * *out.value || (v == *out.value && exclusive))
         out = {v, exclusive};
     }
-    return Bound(out);
+    return out;
   }
 
-  Text visit_number(const Json& schema, const std::string& type, const std::string& path) {
-    LATHE_TRY(low, bound(schema, "minimum", "exclusiveMinimum", 1, path));
-    LATHE_TRY(high, bound(schema, "maximum", "exclusiveMaximum", -1, path));
-    if (!low.value && !high.value) return std::string(type);
+  std::string visit_number(const Json& schema, const std::string& type, const std::string& path) {
+    Bound low = bound(schema, "minimum", "exclusiveMinimum", 1, path),
+          high = bound(schema, "maximum", "exclusiveMaximum", -1, path);
+    if (!low.value && !high.value) return type;
     std::vector<std::string> parts;
     if (type == "integer") {
       if (low.exclusive) low = {*low.value + 1, false};
@@ -425,8 +357,8 @@ class Converter {
       return Bound{b.value ? std::optional(-*b.value) : std::nullopt, b.exclusive};
     };
     add_side("\"-\" ", negative(high), negative(low), type == "number", parts);
-    if (parts.empty()) return error(path, "no {} is between the bounds", type);
-    return as_rule(fmt::format("{}", fmt::join(parts, " | ")));
+    if (parts.empty()) fail(path, "no {} is between the bounds", type);
+    return choice_of(parts);
   }
 
   // Numbers x ≥ 0 between two bounds, behind a sign. With fractions: a whole part below the upper bound and
@@ -450,17 +382,16 @@ class Converter {
       parts.push_back(sign + digits_between(*high.value, high.value) + " (\".\" \"0\"{1,16})?");
   }
 
-  Text visit_array(const Json& schema, const std::string& path, int depth) {
-    LATHE_TRY(min_items, count(schema, "minItems", path));
-    LATHE_TRY(max_items, count(schema, "maxItems", path));
+  std::string visit_array(const Json& schema, const std::string& path, int depth) {
+    const auto min_items = count(schema, "minItems", path);
+    const auto max_items = count(schema, "maxItems", path);
     const int64_t least = min_items.value_or(0);
     std::vector<std::string> prefix;
     if (schema.contains("prefixItems")) {
-      if (!schema["prefixItems"].is_array()) return error(path, "prefixItems is not an array");
+      if (!schema["prefixItems"].is_array()) fail(path, "prefixItems is not an array");
       for (const Json& item : schema["prefixItems"]) {
         if (max_items && static_cast<int64_t>(prefix.size()) >= *max_items) break;
-        LATHE_TRY(expression, visit(item, fmt::format("{}/prefixItems/{}", path, prefix.size()), depth + 1));
-        prefix.push_back(expression);
+        prefix.push_back(visit(item, fmt::format("{}/prefixItems/{}", path, prefix.size()), depth + 1));
       }
     }
     const auto given = static_cast<int64_t>(prefix.size());
@@ -470,12 +401,9 @@ class Converter {
     if (!schema.contains("items") && !prefix.empty() && more) most = least - given;
     more = more && most != 0;
     if (least > given && (!more || (most >= 0 && most < least - given)))
-      return error(path, "no array has {} items as minItems wants", least);
+      fail(path, "no array has {} items as minItems wants", least);
     std::string item = "value";
-    if (more && schema.contains("items")) {
-      LATHE_TRY(expression, visit(schema["items"], path + "/items", depth + 1));
-      item = expression;
-    }
+    if (more && schema.contains("items")) item = visit(schema["items"], path + "/items", depth + 1);
     std::string body = fmt::format("{}", fmt::join(prefix, " \",\" ws "));
     if (more) {
       // Behind a prefix each item brings its comma; else the first has none.
@@ -487,38 +415,40 @@ class Converter {
     return as_rule(fmt::format("\"[\" ws {} \"]\"", body));
   }
 
-  Text visit_object(const Json& schema, const std::string& path, int depth) {
+  std::string visit_object(const Json& schema, const std::string& path, int depth) {
     const Json properties = schema.value("properties", Json::object());
     const Json required = schema.value("required", Json::array());
     const Json further =
         schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(properties.empty());
-    if (!properties.is_object()) return error(path, "properties is not an object");
-    if (!required.is_array()) return error(path, "required is not an array");
+    if (!properties.is_object()) fail(path, "properties is not an object");
+    if (!required.is_array()) fail(path, "required is not an array");
     std::set<std::string> wanted;
     for (const Json& name : required)
       if (name.is_string()) wanted.insert(name.get<std::string>());
     std::vector<std::string> pairs;
     std::vector<bool> needed;
-    for (const auto& [name, value] : properties.items()) {
-      LATHE_TRY(expression, visit(value, fmt::format("{}/properties/{}", path, name), depth + 1));
-      pairs.push_back(as_rule(fmt::format("{} \":\" ws {}", gbnf_literal(Json(name).dump()), expression)));
-      needed.push_back(wanted.contains(name));
-    }
     std::set<std::string> names;
-    for (const auto& [name, value] : properties.items()) names.insert(name);
-    for (const Json& name : required) {
-      if (!name.is_string()) return error(path, "a name in required is no string");
-      if (!names.insert(name.get<std::string>()).second) continue;
-      if (further == false) return error(path, "required property {} is not declared", name.dump());
-      LATHE_TRY(expression, visit(further, path + "/additionalProperties", depth + 1));
+    const auto add_pair = [&](const Json& name, const Json& value, const std::string& at) {
+      const std::string expression = visit(value, at, depth + 1);
       pairs.push_back(as_rule(fmt::format("{} \":\" ws {}", gbnf_literal(name.dump()), expression)));
+    };
+    for (const auto& [name, value] : properties.items()) {
+      add_pair(name, value, fmt::format("{}/properties/{}", path, name));
+      needed.push_back(wanted.contains(name));
+      names.insert(name);
+    }
+    for (const Json& name : required) {
+      if (!name.is_string()) fail(path, "a name in required is no string");
+      if (!names.insert(name.get<std::string>()).second) continue;
+      if (further == false) fail(path, "required property {} is not declared", name.dump());
+      add_pair(name, further, path + "/additionalProperties");
       needed.push_back(true);
     }
     for (const std::string& name : names)
-      if (name.size() > kMostName) return error(path, "a property name is longer than {} bytes", kMostName);
+      if (name.size() > kMostName) fail(path, "a property name is longer than {} bytes", kMostName);
     std::string others;
     if (further != false) {
-      LATHE_TRY(expression, visit(further, path + "/additionalProperties", depth + 1));
+      const std::string expression = visit(further, path + "/additionalProperties", depth + 1);
       others = as_rule(fmt::format("\"\\\"\" {} \"\\\"\" \":\" ws {}", other_names(names), expression));
     }
     const std::string body = members(pairs, needed, others);
@@ -596,20 +526,15 @@ class Converter {
 
 Result<std::string> json_schema_to_gbnf(std::string_view schema) {
   constexpr JsonLimits kLimits{.depth = 2 * kMostDepth, .keys = 20'000, .searched = 400'000'000};
-  Json root;
   try {
     if (!check_json(schema, "the schema", kLimits))
       return ParseError{fmt::format("more than {} levels", kLimits.depth), 0, "JSON schema"};
-    root = Json::parse(schema);
+    const Json root = Json::parse(schema);
+    return parsed([&] { return Converter(root).convert(); });
   } catch (const UserError& problem) {
     return ParseError{problem.what(), 0, "JSON schema"};
   } catch (const Json::parse_error& problem) {
     return ParseError{problem.what(), problem.byte, "JSON schema"};
-  } catch (const Json::exception& problem) {
-    return ParseError{problem.what(), 0, "JSON schema"};
-  }
-  try {
-    return Converter(root).convert();
   } catch (const Json::exception& problem) {
     return ParseError{problem.what(), 0, "JSON schema"};
   }

@@ -1,6 +1,6 @@
-#include "llm/jinja/lexer.h"
-
+#include "archive/parsing.h"
 #include "formats/utf8.h"
+#include "llm/jinja/node.h"
 
 #include <fmt/format.h>
 
@@ -29,8 +29,8 @@ class Lexer {
   }
 
  private:
-  [[noreturn]] void fail(size_t offset, std::string text) {
-    throw SyntaxError{std::move(text), offset, line_of(offset)};
+  [[noreturn]] void fail(size_t offset, const std::string& text) {
+    throw_parse_error("", offset, "line {}: {}", line_of(offset), text);
   }
 
   // Offsets are asked for in rising order, but for errors.
@@ -220,10 +220,9 @@ class Lexer {
       const size_t size = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       char32_t value = 0;
       for (size_t i = 1; i <= size; i++) {
-        const char d = at_ + i < s_.size() ? s_[at_ + i] : ' ';
-        const size_t digit = std::string_view("0123456789abcdef0123456789ABCDEF").find(d);
-        if (digit == kNone) fail(at_ - 1, fmt::format("\\{} wants {} hexadecimal digits", c, size));
-        value = value << 4 | static_cast<char32_t>(digit % 16);
+        const int digit = at_ + i < s_.size() ? hex_digit(s_[at_ + i]) : -1;
+        if (digit < 0) fail(at_ - 1, fmt::format("\\{} wants {} hexadecimal digits", c, size));
+        value = value << 4 | static_cast<char32_t>(digit);
       }
       append_utf8(out, value);
       at_ += size;

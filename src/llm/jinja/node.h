@@ -10,6 +10,31 @@
 
 namespace lathe::jinja {
 
+enum class TokenKind {
+  Data,
+  BlockBegin,
+  BlockEnd,
+  PrintBegin,
+  PrintEnd,
+  Name,
+  String,
+  Integer,
+  Float,
+  Operator,
+  End
+};
+
+struct Token {
+  TokenKind kind;
+  std::string text;  // of a string what it stands for
+  size_t offset;
+  int line;
+};
+
+// Cuts a template into tokens, white space around tags already treated: trim_blocks and lstrip_blocks are on,
+// comments are gone, lines end in \n. Throws a ParseError.
+std::vector<Token> tokenize(std::string_view source);
+
 // What a node of the syntax tree is; beside it, which of its fields count.
 enum class NodeKind {
   // Expressions
@@ -55,7 +80,5 @@ struct Node {
   std::vector<std::pair<std::string, NodePtr>> named;
   std::vector<NodePtr> body, otherwise;
 };
-
-NodePtr parse_template(std::string_view source);
 
 }  // namespace lathe::jinja

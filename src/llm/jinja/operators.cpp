@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "llm/jinja/evaluate.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 namespace lathe::jinja {

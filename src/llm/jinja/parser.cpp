@@ -1,6 +1,5 @@
-#include "llm/jinja/lexer.h"
-#include "llm/jinja/node.h"
-#include "llm/jinja/template.h"
+#include "archive/parsing.h"
+#include "llm/jinja/evaluate.h"
 
 #include <fmt/format.h>
 
@@ -38,8 +37,8 @@ class Parser {
 
   const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   const Token& next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
-  [[noreturn]] void fail(std::string text) const {
-    throw SyntaxError{std::move(text), peek().offset, peek().line};
+  [[noreturn]] void fail(const std::string& text) const {
+    throw_parse_error("", peek().offset, "line {}: {}", peek().line, text);
   }
   std::string found() const {
     const Token& t = peek();
@@ -473,6 +472,24 @@ class Parser {
 
 }  // namespace
 
-NodePtr parse_template(std::string_view source) { return Parser(source).run(); }
+Result<Template> Template::parse(std::string_view source, std::string name) {
+  // Line ends become \n, and the last one is dropped.
+  std::string text;
+  for (size_t i = 0; i < source.size(); i++) {
+    if (source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n') continue;
+    text += source[i] == '\r' ? '\n' : source[i];
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  Template out;
+  auto root = parsed([&] { return std::shared_ptr<const Node>(Parser(text).run()); });
+  if (!root.ok()) return ParseError{std::move(root.error().text), root.error().offset, std::move(name)};
+  out.root_ = std::move(root).value();
+  out.name_ = std::move(name);
+  return out;
+}
+
+Text Template::render(const Dict& variables, const std::optional<std::tm>& now, const Limits& limits) const {
+  return lathe::jinja::render(*root_, variables, name_, now, limits);
+}
 
 }  // namespace lathe::jinja

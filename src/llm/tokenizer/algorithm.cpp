@@ -1,5 +1,6 @@
 #include "llm/tokenizer/algorithm.h"
 
+#include "archive/parsing.h"
 #include "base/error.h"
 
 #include <fmt/format.h>
@@ -23,9 +24,8 @@ int byte_of(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int out = 0;
   for (const char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-    if (digit < 0) return -1;
-    out = out * 16 + digit;
+    if (hex_digit(c) < 0 || c >= 'a') return -1;
+    out = out * 16 + hex_digit(c);
   }
   return out;
 }

@@ -7,7 +7,6 @@
 #include "llm/tokenizer/pre_tokenizer.h"
 
 #include <bit>
-#include <deque>
 
 namespace lathe {
 namespace {
@@ -38,24 +37,6 @@ class PairTable {
   std::vector<Slot> slots_;
 };
 
-// What pieces have become; cleared when it is full.
-class PieceCache {
- public:
-  const std::vector<int32_t>* find(const std::string& piece) const {
-    const auto at = tokens_.find(piece);
-    return at == tokens_.end() ? nullptr : &at->second;
-  }
-  void add(const std::string& piece, std::span<const int32_t> tokens) {
-    if (tokens_.size() >= kPieces) tokens_.clear();
-    tokens_.emplace(piece, std::vector<int32_t>(tokens.begin(), tokens.end()));
-  }
-  static bool takes(std::string_view piece) { return piece.size() <= kBytes; }
-
- private:
-  static constexpr size_t kPieces = 1 << 15, kBytes = 48;
-  std::unordered_map<std::string, std::vector<int32_t>> tokens_;
-};
-
 class BytePair : public TokenizerAlgorithm {
  public:
   BytePair(const Vocabulary& vocabulary, const TokenIndex& index, const PreTokenizer& pre)
@@ -75,18 +56,19 @@ class BytePair : public TokenizerAlgorithm {
     pieces_.clear();
     pre_.split(text, pieces_);
     for (const std::string_view piece : pieces_) {
-      if (!PieceCache::takes(piece)) {
+      if (piece.size() > kCachedBytes) {
         encode_piece(piece, out);
         continue;
       }
       key_ = piece;
-      if (const auto* known = cache_.find(key_)) {
-        out.insert(out.end(), known->begin(), known->end());
-        continue;
+      auto known = cache_.find(key_);
+      if (known == cache_.end()) {
+        if (cache_.size() >= kCachedPieces) cache_.clear();
+        std::vector<int32_t> tokens;
+        encode_piece(piece, tokens);
+        known = cache_.emplace(key_, std::move(tokens)).first;
       }
-      const size_t before = out.size();
-      encode_piece(piece, out);
-      cache_.add(key_, std::span(out).subspan(before));
+      out.insert(out.end(), known->second.begin(), known->second.end());
     }
   }
 
@@ -153,7 +135,8 @@ class BytePair : public TokenizerAlgorithm {
   std::array<int32_t, 256> bytes_;
   PairTable pairs_;
   MergeList list_;
-  PieceCache cache_;
+  static constexpr size_t kCachedPieces = 1 << 15, kCachedBytes = 48;
+  std::unordered_map<std::string, std::vector<int32_t>> cache_;  // what pieces have become
   std::vector<std::string_view> pieces_;
   std::string key_;
 };

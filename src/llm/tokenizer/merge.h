@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 #include <queue>
-#include <span>
 #include <vector>
 
 namespace lathe {

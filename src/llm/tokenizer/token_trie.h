@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace lathe {
@@ -37,10 +36,8 @@ class TokenTrie {
   uint32_t deepest() const { return deepest_; }  // bytes of the longest token
   std::span<const int32_t> tokens() const { return tokens_; }
   std::span<const int32_t> tokens_at(uint32_t node) const {
-    return between(nodes_[node].first_token, nodes_[node + 1].first_token);
-  }
-  std::span<const int32_t> tokens_below(uint32_t node) const {  // and at it
-    return between(nodes_[node].first_token, nodes_[nodes_[node].end].first_token);
+    const uint32_t first = nodes_[node].first_token;
+    return std::span(tokens_).subspan(first, nodes_[node + 1].first_token - first);
   }
   // 0 where there is none.
   uint32_t child(uint32_t node, uint8_t byte) const;
@@ -60,9 +57,6 @@ class TokenTrie {
   }
 
  private:
-  std::span<const int32_t> between(uint32_t first, uint32_t last) const {
-    return std::span(tokens_).subspan(first, last - first);
-  }
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;
   uint32_t deepest_ = 0;

@@ -1,6 +1,7 @@
 #include "llm/tokenizer/tokenizer.h"
 
 #include "base/error.h"
+#include "formats/gguf/metadata.h"
 #include "formats/utf8.h"
 #include "llm/tokenizer/algorithm.h"
 #include "llm/tokenizer/byte_alphabet.h"
@@ -59,6 +60,26 @@ size_t next_range(std::span<const TextRange> ranges, size_t at) {
   const auto next =
       std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= at; });
   return next == ranges.end() ? std::string_view::npos : next->begin;
+}
+
+std::optional<bool> flag(const GgufMetadata& metadata, std::string_view key) {
+  return metadata.find<bool>(std::string("tokenizer.ggml.") + std::string(key));
+}
+
+constexpr std::pair<std::string_view, int32_t Vocabulary::*> kSpecialIds[] = {
+    {"bos", &Vocabulary::bos},         {"eos", &Vocabulary::eos},
+    {"eot", &Vocabulary::eot},         {"eom", &Vocabulary::eom},
+    {"unknown", &Vocabulary::unknown}, {"separator", &Vocabulary::separator},
+    {"padding", &Vocabulary::padding}, {"cls", &Vocabulary::cls},
+    {"mask", &Vocabulary::mask}};
+
+// Ids that are all ones mean that there is none.
+int32_t id(const GgufMetadata& metadata, std::string_view key, std::string_view other = "") {
+  auto value = metadata.find<int64_t>(std::string("tokenizer.ggml.") + std::string(key));
+  if (!value && !other.empty())
+    value = metadata.find<int64_t>(std::string("tokenizer.ggml.") + std::string(other));
+  if (!value || *value == 0xFFFFFFFF || *value < 0) return Vocabulary::kNone;
+  return *value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(*value);
 }
 
 }  // namespace
@@ -131,16 +152,43 @@ void check(const Vocabulary& v) {
   for (size_t i = 0; i < v.types.size(); i++)
     if (v.types[i] < TokenType::Normal || v.types[i] > TokenType::Byte)
       value_error("tokenizer.ggml.token_type[{}] = {} is not in 1..6", i, static_cast<int>(v.types[i]));
-  const std::pair<std::string_view, int32_t> ids[] = {
-      {"bos", v.bos},         {"eos", v.eos},         {"eot", v.eot},
-      {"eom", v.eom},         {"unknown", v.unknown}, {"separator", v.separator},
-      {"padding", v.padding}, {"cls", v.cls},         {"mask", v.mask}};
-  for (const auto& [name, id] : ids)
-    if (id != Vocabulary::kNone && (id < 0 || static_cast<size_t>(id) >= v.tokens.size()))
+  for (const auto& [name, member] : kSpecialIds)
+    if (const int32_t id = v.*member;
+        id != Vocabulary::kNone && (id < 0 || static_cast<size_t>(id) >= v.tokens.size()))
       value_error("tokenizer.ggml.{}_token_id = {} is outside of the {} tokens", name, id, v.tokens.size());
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary) : state_(std::make_shared<State>(std::move(vocabulary))) {}
+
+Tokenizer Tokenizer::from_gguf(const GgufMetadata& metadata) {
+  Vocabulary v;
+  v.model = metadata.at<std::string>("tokenizer.ggml.model");
+  v.pre = metadata.get_or<std::string>("tokenizer.ggml.pre", "");
+  v.tokens = metadata.at<std::vector<std::string>>("tokenizer.ggml.tokens");
+  if (const auto* scores = metadata.find<std::vector<double>>("tokenizer.ggml.scores"))
+    v.scores.assign(scores->begin(), scores->end());
+  if (const auto* types = metadata.find<std::vector<int64_t>>("tokenizer.ggml.token_type"))
+    for (const int64_t type : *types)
+      v.types.push_back(static_cast<TokenType>(std::clamp<int64_t>(type, INT8_MIN, INT8_MAX)));
+  if (const auto* merges = metadata.find<std::vector<std::string>>("tokenizer.ggml.merges"))
+    v.merges = *merges;
+  if (const auto* map = metadata.find<std::vector<int64_t>>("tokenizer.ggml.precompiled_charsmap"))
+    v.charsmap.assign(map->begin(), map->end());
+  for (const auto& [name, member] : kSpecialIds)
+    v.*member = id(metadata, fmt::format("{}_token_id", name),
+                   member == &Vocabulary::separator ? "seperator_token_id"  // such files exist
+                                                    : "");
+  v.add_bos = flag(metadata, "add_bos_token");
+  v.add_eos = flag(metadata, "add_eos_token");
+  v.add_separator = flag(metadata, "add_sep_token");
+  v.add_space_prefix = flag(metadata, "add_space_prefix");
+  v.remove_extra_whitespaces = flag(metadata, "remove_extra_whitespaces");
+  const ErrorContext context([&] { return "reading the tokenizer of " + metadata.where(); });
+  if (v.model == "gpt2" && !metadata.has("tokenizer.ggml.merges") &&
+      !PreTokenizer::named(v.pre).ignore_merges())
+    value_error("tokenizer.ggml.merges is missing, which model \"gpt2\" needs");
+  return Tokenizer(std::move(v));
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   State& s = *state_;
@@ -219,7 +267,6 @@ int32_t Tokenizer::bos() const { return state_->vocabulary.bos; }
 int32_t Tokenizer::eos() const { return state_->vocabulary.eos; }
 bool Tokenizer::adds_bos() const { return state_->add_bos && bos() != Vocabulary::kNone; }
 bool Tokenizer::adds_eos() const { return state_->add_eos && eos() != Vocabulary::kNone; }
-bool Tokenizer::adds_space_prefix() const { return state_->space_prefix; }
 
 std::span<const int32_t> Tokenizer::ends_of_generation() const { return state_->ends; }
 

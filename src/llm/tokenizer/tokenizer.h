@@ -62,8 +62,6 @@ class Tokenizer {
   // EOS, EOT, EOM and the usual names for the end of an answer.
   std::span<const int32_t> ends_of_generation() const;
   bool is_end_of_generation(int32_t id) const;
-  // A leading blank is put in front of texts, and taken off by decode().
-  bool adds_space_prefix() const;
 
   const Vocabulary& vocabulary() const;
   // The bytes of all tokens that are text and end no generation; made when first asked for.
