@@ -84,10 +84,23 @@ class Contraction {
     for (const UOp& lanes : free)
       for (const UOp& rows : free)
         if (!(lanes == rows)) consider(lanes, rows);
-    return best_.lanes_axis && !is_better_along_memory();
+    return static_cast<bool>(best_.lanes_axis);
   }
 
   double cost() const { return best_.cost; }
+
+  // Few rows do not pay for packing what has the steps of the sum side by side: those can be the lanes.
+  bool is_better_along_memory() const {
+    const auto is_along = [&](const Operand& o) {
+      return std::ranges::any_of(axes_, [&](const UOp& r) { return is_plain_reduce(r) && o.stride(r) == 1; });
+    };
+    if (best_.packing < best_.cost / 2) return false;
+    return std::ranges::all_of(sums_, [&](const Sums& s) {
+      return std::ranges::all_of(s.operands, [&](const Operand& o) {
+        return !o.depends_on(best_.lanes_axis) || o.depends_on(best_.rows_axis) || is_along(o);
+      });
+    });
+  }
 
   UOp apply() {
     const Tile t = best_;
@@ -217,19 +230,6 @@ class Contraction {
     once_.clear();
     for (const UOp& u : toposort(body_))
       if ((u.op() == Op::Store || u.op() == Op::Load) && !is_operand(u)) once_.push_back(u.src(0).src(1));
-  }
-
-  // Few rows do not pay for packing what has the steps of the sum side by side: those can be the lanes.
-  bool is_better_along_memory() const {
-    const auto is_along = [&](const Operand& o) {
-      return std::ranges::any_of(axes_, [&](const UOp& r) { return is_plain_reduce(r) && o.stride(r) == 1; });
-    };
-    if (best_.packing < best_.cost / 2) return false;
-    return std::ranges::all_of(sums_, [&](const Sums& s) {
-      return std::ranges::all_of(s.operands, [&](const Operand& o) {
-        return !o.depends_on(best_.lanes_axis) || o.depends_on(best_.rows_axis) || is_along(o);
-      });
-    });
   }
 
   // Every sum has to share loads both ways.
@@ -634,6 +634,7 @@ std::optional<UOp> tile_contraction(const UOp& body, const Target& target) {
     best_cost = c.cost() + form.cost;
     best = std::move(c);
   }
+  if (best.is_better_along_memory()) return {};
   return best.apply();
 }
 
