@@ -495,7 +495,8 @@ class Contraction {
           1, size_of(r) / (blocks && r == outputs_.back() ? 2 : 1));  // some are left a block
       const bool packs_again = std::ranges::find(of_panels, r.range().id) == of_panels.end();
       constexpr int64_t kMostParts = 64;  // a thread
-      for (int64_t parts = std::min<int64_t>(n, target_->max_threads);
+      const int64_t most_busy = parts_of(size_of(r), std::min<int64_t>(n, target_->max_threads));
+      for (int64_t parts = parts_of(size_of(r), most_busy);  // as few as take as long as one a thread
            parts <= std::min(n, kMostParts * target_->max_threads); parts++) {
         const int64_t part = parts_of(size_of(r), parts);
         if (parts < 2 || part * parts >= size_of(r) + part || (!may_overlap_ && size_of(r) % parts)) continue;

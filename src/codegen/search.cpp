@@ -218,7 +218,9 @@ TimedSchedule Search::explore(TimedSchedule start) {
     std::vector<std::vector<Action>> kept = {before.actions};
     for (const TimedSchedule& s : beam) kept.push_back(s.actions);
     const std::vector<double> again = time(kept);
-    for (size_t i = 0; i < beam.size(); i++) beam[i].seconds = before.seconds * (again[i + 1] / again[0]);
+    if (!(again[0] < kInfinity)) break;
+    for (size_t i = 0; i < beam.size(); i++)
+      if (beam[i].actions != before.actions) beam[i].seconds = before.seconds * (again[i + 1] / again[0]);
     std::ranges::sort(beam, {}, by_time);
     if (is_first && beam[0].seconds < best_.seconds) best_ = beam[0];
     if (knob(Knob::DEBUG) >= 2)

@@ -20,6 +20,16 @@ struct Steps {
   UOp number() const { return simplify(maximum(end - begin, constant(0))); }
 };
 
+// Whether it is the same for all that runs side by side, and known without memory.
+bool is_place(const UOp& x) {
+  return std::ranges::none_of(x.ranges(),
+                              [](const Node* r) {
+                                const AxisType type = UOp(r).range().type;
+                                return type != AxisType::Loop && type != AxisType::Thread;
+                              }) &&
+         std::ranges::none_of(toposort(x), [](const UOp& u) { return u.op() == Op::Load; });
+}
+
 // The steps that a clause leaves of the one of the loops that it is about; nothing where that is not a plain
 // loop, or what it is compared with is not the same for all that runs side by side.
 std::optional<Steps> steps_under(const UOp& clause, std::span<const UOp> loops) {
@@ -28,12 +38,10 @@ std::optional<Steps> steps_under(const UOp& clause, std::span<const UOp> loops) 
   if (!rest) return {};
   const Term* of_loop = nullptr;
   for (const Term& t : rest->terms) {
-    if (t.base.op() != Op::Range) return {};
-    const AxisType type = t.base.range().type;
-    if (type == AxisType::Reduce && std::ranges::find(loops, t.base) != loops.end()) {
+    if (std::ranges::find(loops, t.base) != loops.end() && t.base.range().type == AxisType::Reduce) {
       if (of_loop || magnitude(t.factor) != 1) return {};
       of_loop = &t;
-    } else if (type != AxisType::Loop && type != AxisType::Thread) {
+    } else if (!is_place(t.base)) {
       return {};
     }
   }
@@ -59,6 +67,7 @@ bool pays(const UOp& left, int64_t size) {
   double n = 1, sum = 0;
   for (const Node* r : left.ranges()) {
     places.emplace_back(r);
+    if (!places.back().src(0).is_const()) return false;
     n *= places.back().bounds().hi.as_double() + 1;
   }
   if (n > kMostPlaces) return false;
@@ -127,6 +136,7 @@ UOp shorten_sums(const UOp& body) {
       changes.push_back({s.loop, s.begin + loop, {loop}});
     }
   }
+  if (changes.empty()) return body;
   Rebuilt done;
   const UOp ungated = done.walk(order, [&](const UOp& u) {
     const UOp v = done.over_sources(u);

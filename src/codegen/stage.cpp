@@ -318,7 +318,7 @@ static int64_t transposed_steps(const UOp& load, const UOp& r, int64_t size) {
   return 1;
 }
 
-// The steps of inner[k] and of the loops behind it that go on where it ends, all of one reduction.
+// The steps of inner[k] and of the loops behind it that go on where it ends, all of reductions.
 static std::vector<UOp> one_run(const UOp& load, const std::vector<UOp>& inner, size_t k) {
   std::vector<UOp> out{inner[k]};
   const UOp& at = load.src(0).src(1);

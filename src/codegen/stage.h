@@ -2,6 +2,7 @@
 #pragma once
 #include "uop/uop.h"
 
+#include <functional>
 #include <span>
 
 namespace lathe {

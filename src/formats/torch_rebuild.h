@@ -20,11 +20,11 @@ std::optional<TorchType> torch_storage_type(const PickleValue& global);
 // What a persistent id stands for: a storage as a tensor of one axis, or a tensor.
 using TorchResolver = std::function<TorchTensor(const PickleValue& persistent)>;
 
-// Fills `out.tensors` and `out.metadata`.
+// Fills `out.tensors` and `out.metadata`. Throws a ParseError.
 void collect_tensors(const Pickle& pickle, const TorchResolver& resolve, std::string_view where,
                      TorchCheckpoint& out);
 
-// An error unless the elements lie in the storage.
+// Throws a ParseError unless the elements lie in the storage.
 void check_torch_view(const TorchTensor& t, size_t at, std::string_view where);
 
 }  // namespace lathe

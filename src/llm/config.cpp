@@ -230,9 +230,9 @@ std::vector<bool> Reader::windowed(int64_t layers) const {
 void Reader::read_layers() {
   const int64_t all = size("block_count", std::nullopt), dropped = size("nextn_predict_layers", 0, 0);
   if (dropped >= all) refuse(key("nextn_predict_layers"), fmt::format("there are {} layers", all));
-  constexpr int64_t kAllPositions = 1 << 30;  // more than any context; sums with it do not overflow
-  const int64_t layers = all - dropped,
-                window = std::min(size("attention.sliding_window", 0, 0), kAllPositions);
+  const int64_t layers = all - dropped, seen = number("attention.sliding_window").value_or(0);
+  if (seen < 0) refuse(key("attention.sliding_window"), "expected 0 or more");
+  const int64_t window = std::min(seen, kMost);  // files say with huge ones that there is none
   const std::vector<int64_t> kv = per_layer("attention.head_count_kv", layers, config_.heads);
   const std::vector<bool> local = windowed(layers);
   const RopeConfig rope = read_rope();

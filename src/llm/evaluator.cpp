@@ -74,6 +74,10 @@ Evaluator::Evaluator(const Model& model, const EvaluatorOptions& options)
     recurrent_.insert(recurrent_.end(), layer.recurrent.begin(), layer.recurrent.end());
     windows_.insert(windows_.end(), layer.window.begin(), layer.window.end());
   }
+  int64_t bytes = 0;
+  for (const Tensor& t : recurrent_) bytes += t.nbytes().value();
+  for (const Tensor& t : windows_) bytes += t.nbytes().value() / window_.blocks * window_.kept;
+  if (bytes > 0) most_checkpoints_ = std::min(options.checkpoints, options.checkpoint_bytes / bytes);
 }
 
 Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
@@ -96,9 +100,9 @@ Evaluator::Graph& Evaluator::graph(int64_t rows, Logits logits) {
 std::vector<Tensor> Evaluator::call(int64_t rows, std::span<const int32_t> tokens, const Tensor& input,
                                     Logits logits) {
   const int64_t start = static_cast<int64_t>(live_.size()), count = static_cast<int64_t>(tokens.size());
+  CHECK(recurrent_.empty() || recurrent_at_ == start);
   if (window_.kept && start - window_start_ + rows > window_.blocks * kKeyBlock)
     restore(copy_state(), std::vector(live_));
-  CHECK(recurrent_.empty() || recurrent_at_ == start);
   recurrent_at_ = -1;
   const int64_t at = window_.window ? start - window_start_ : 0;
   const int64_t seen = std::max<int64_t>(0, at - window_.window + 1) / kKeyBlock;
@@ -189,17 +193,12 @@ void Evaluator::restore(const Checkpoint& checkpoint, std::span<const int32_t> t
 }
 
 void Evaluator::save_checkpoint() {
-  if (!has_copies()) return;
+  if (most_checkpoints_ < 1) return;
   const auto length = static_cast<int64_t>(live_.size());
   if (!checkpoints_.empty() && checkpoints_.back().length == length) return;
-  Checkpoint made = copy_state();
-  int64_t bytes = 0;
-  for (const Tensor& t : made.state) bytes += t.nbytes().value();
-  const int64_t most =
-      std::min(options_.checkpoints, options_.checkpoint_bytes / std::max<int64_t>(1, bytes));
-  while (!checkpoints_.empty() && static_cast<int64_t>(checkpoints_.size()) >= most)
+  if (static_cast<int64_t>(checkpoints_.size()) >= most_checkpoints_)
     checkpoints_.erase(checkpoints_.begin());
-  if (most > 0) checkpoints_.push_back(std::move(made));
+  checkpoints_.push_back(copy_state());
 }
 
 Prediction Evaluator::evaluate(std::span<const int32_t> tokens, int64_t* reused) {
@@ -226,6 +225,7 @@ Prediction Evaluator::evaluate(std::span<const int32_t> tokens, int64_t* reused)
 Prediction Evaluator::append(int32_t token, const Tensor& next) {
   if (static_cast<int64_t>(live_.size()) >= options_.context)
     value_error("the context of {} positions is full", options_.context);
+  if (live_.empty()) checkpoints_.clear();  // of a text that this one does not begin like
   std::vector<Tensor> out = call(1, {&token, 1}, next, Logits::Last);
   return {out[0], out[1]};
 }

@@ -108,6 +108,7 @@ class Evaluator {
   int64_t recurrent_at_ = 0;             // tokens that the recurrent state is a function of; -1: unknown
   int64_t window_start_ = 0;             // position of the first row of windows_
   std::vector<Checkpoint> checkpoints_;  // by length
+  int64_t most_checkpoints_ = 0;
 };
 
 }  // namespace lathe

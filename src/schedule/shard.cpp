@@ -304,7 +304,8 @@ std::vector<Shards> resolve_shards(std::span<const UOp> roots) {
 
 std::optional<int> shard_axis(const UOp& u) {
   if (!names_several(u.device())) return std::nullopt;
-  return resolve_shards({&u, 1})[0].axis;
+  const UOp graph = lower_calls(sink({&u, 1}));
+  return resolve_shards(graph.srcs())[0].axis;
 }
 
 }  // namespace lathe

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kMostParts = 256;  // their reduction is negligible
 constexpr int64_t kFewestParts = 8;
-constexpr int64_t kFewestSteps = 2048;  // of a part: what is done once for an output is little beside them
+constexpr int64_t kFewestSteps = 2048;  // of a part, unless all has fewer than kFewestParts of them: what is
+                                        // done once for an output is little beside them
 
 // Axes of `u` that reach the elements of what it is a view of; the others only repeat them.
 std::vector<bool> addressing_axes(const UOp& u) {

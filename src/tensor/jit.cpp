@@ -187,10 +187,12 @@ std::optional<std::vector<Tensor>> JitState::call(const std::vector<Tensor>& inp
   check_inputs(inputs);
   const UOp given = variables.empty() ? UOp() : stack(variables);
   if (captured_) return replay(inputs, given);
-  if (has_run_)
+  if (has_run_) {
     capture(inputs, given, function);
-  else
+  } else {
+    run(pending_writes(0));  // those of a call that failed may have other values of the same Variables
     Tensor::realize(function());
+  }
   has_run_ = true;
   return std::nullopt;
 }

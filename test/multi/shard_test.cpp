@@ -43,6 +43,7 @@ TEST_CASE("a tensor knows its devices and the axis it is split along") {
   CHECK((pieces.T() + 1).shard_axis() == 0);
   CHECK(!pieces.sum(1).shard_axis());
   CHECK(pieces.sum(0).shard_axis() == 0);
+  CHECK(pieces.erf().shard_axis() == 1);  // whose gradient is given
   CHECK(x.shard({"CPU:1"}).device() == "CPU:1");
   CHECK(Tensor(3).shard(kTwo).device().empty());
   CHECK(!pieces.is_realized());

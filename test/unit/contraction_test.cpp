@@ -13,6 +13,9 @@
 #include "uop/variable.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 
 using namespace lathe;
 using namespace lathe::test;
@@ -167,8 +170,7 @@ TEST_CASE(
           return ((a / 3).contiguous().matmul(b) + 1).relu().to_vector<float>();
         };
         const std::vector<float> one = run(1);
-        CHECK(run(2) == one);
-        CHECK(run(3) == one);
+        for (const int threads : {2, 3, 5, 7, 12}) CHECK(run(threads) == one);
         KnobScope plain(Knob::NOOPT, 1);
         check_values((a.matmul(b) + 3).relu() / 3, std::vector<double>(one.begin(), one.end()), 2e-3);
       }
@@ -200,6 +202,43 @@ TEST_CASE("tiles beside loops whose number is known at the launch, and sums over
     const std::vector<float> got = mixed(n).to_vector<float>();
     KnobScope plain(Knob::NOOPT, 1);
     CHECK(mixed(n).to_vector<float>() == got);
+  }
+}
+
+TEST_CASE("sums that leave out what lies beyond an edge, for any number of threads") {
+  // A row of the image that is left out does not meet weights that are no numbers.
+  const Tensor x = numbers({2, 3, 14, 14});
+  for (const bool is_infinite : {false, true}) {
+    const Tensor w = is_infinite ? numbers({5, 3, 3, 3}) +
+                                       Tensor::full({5, 3, 3, 3}, std::numeric_limits<double>::infinity())
+                                 : numbers({5, 3, 3, 3});
+    const Tensor weights = w.contiguous().realize();
+    const auto bits = [&] {
+      const auto v = x.conv2d(weights, std::nullopt, {.padding = 1}).to_vector<float>();
+      std::vector<uint32_t> out(v.size());
+      for (size_t i = 0; i < v.size(); i++) out[i] = std::isnan(v[i]) ? 1 : std::bit_cast<uint32_t>(v[i]);
+      return out;
+    };
+    std::vector<uint32_t> one;
+    for (const int threads : {1, 2, 3, 5, 7, 12}) {
+      const KnobScope count(Knob::CPU_COUNT, threads);
+      if (one.empty()) one = bits();
+      CHECK(bits() == one);
+    }
+    if (is_infinite) continue;
+    const KnobScope plain(Knob::NOOPT, 1);
+    CHECK(bits() == one);
+  }
+  // And where the number of rows is known at the launch.
+  const Variable rows("rows", 1, 67);
+  const Tensor a = numbers({67, 67}).tril(), b = numbers({67, 9});
+  const auto sums = [&](int64_t n) {
+    return a.at(Slice{0, rows.bind(n)}).matmul(b).sum(0).to_vector<float>();
+  };
+  for (const int64_t n : {1, 5, 67}) {
+    const std::vector<float> got = sums(n);
+    const KnobScope plain(Knob::NOOPT, 1);
+    CHECK(sums(n) == got);
   }
 }
 

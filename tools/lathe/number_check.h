@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <string>
 
 namespace lathe::command {
@@ -9,7 +10,8 @@ namespace lathe::command {
 inline CLI::Validator number_check(bool may_be_zero) {
   const auto check = [may_be_zero](const std::string& text) -> std::string {
     double x = 0;
-    const bool is_good = CLI::detail::lexical_cast(text, x) && (x > 0 || (may_be_zero && x == 0));
+    const bool is_good =
+        CLI::detail::lexical_cast(text, x) && std::isfinite(x) && (x > 0 || (may_be_zero && x == 0));
     return is_good ? "" : text + (may_be_zero ? " is not 0 or a number above" : " is not a number above 0");
   };
   return {check, may_be_zero ? "NONNEGATIVE" : "POSITIVE", may_be_zero ? "nonnegative" : "positive"};

@@ -1,3 +1,4 @@
+// Rules of GBNF that schemas refer to by name.
 #pragma once
 
 #include <string_view>

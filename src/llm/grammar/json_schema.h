@@ -24,7 +24,7 @@ Result<std::string> json_schema_to_gbnf(std::string_view schema);
 
 // Of the characters of JSON strings that a regular expression (ECMA-262, without look-around, back-references
 // and word boundaries) accepts: an expression of GBNF. Without ^ and $ it may stand anywhere in the string.
-// `char` is the rule of one character of a string.
+// `char` is the rule of one character of a string. Throws a ParseError.
 std::string pattern_to_gbnf(std::string_view pattern, std::string_view where);
 
 // The class of the ranges as GBNF writes it, and the characters of them as JSON strings write them.
