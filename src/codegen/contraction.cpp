@@ -201,7 +201,8 @@ class Contraction {
         continue;
       if (x.src(0).op() != Op::Index) return false;
       const UOp& at = x.src(0).src(1);
-      const bool is_gated_here = is_gated(at) && !is_copy(x.src(0).src(0));
+      // A gate on scratch says where it holds zeros, and goes with the steps that are left out.
+      const bool is_gated_here = is_gated(at) && x.src(0).src(0).op() == Op::Param;
       sums.operands.push_back({x, ungated(at), is_gated_here || x.n_srcs() > 1});
     }
     return true;

@@ -140,12 +140,11 @@ UOp shorten_sums(const UOp& body) {
   Rebuilt done;
   const UOp ungated = done.walk(order, [&](const UOp& u) {
     const UOp v = done.over_sources(u);
-    if (!is_gated_load(v) || !is_copy(v.src(0).src(0))) return v;
-    const UOp &memory = v.src(0).src(0), &gated = v.src(0).src(1);
+    if (!is_gated_load(v) || !is_inside(v.src(0).src(0), v.src(0).src(1).src(1))) return v;
+    const UOp &memory = v.src(0).src(0), &gated = v.src(0).src(1);  // which the gate need not guard
     UOp rest;
     for (const UOp& c : split_operands(gated.src(0), Op::And))
       if (std::ranges::find(kept, c) == kept.end()) rest = and_gates(rest, c);
-    if (!rest && !is_inside(memory, gated.src(1))) return v;
     return load(index(memory, rest ? where(rest, gated.src(1), invalid()) : gated.src(1)));
   });
   return simplify(change_ranges(ungated, changes));

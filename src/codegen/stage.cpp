@@ -7,15 +7,12 @@
 #include "uop/linear_terms.h"
 #include "uop/rebuild.h"
 #include "uop/simplify.h"
-#include "uop/spec_rules.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 namespace lathe {
 namespace {
-
-constexpr const char* kName = "stage";
 
 struct StagedValue {
   UOp value;
@@ -99,11 +96,6 @@ static StagedValue staged_value(const UOp& body, const UOp& load) {
 }
 
 int64_t operations_on(const UOp& body, const UOp& load) { return staged_value(body, load).operations; }
-
-bool is_copy(const UOp& memory) {
-  const UOp& buffer = strip_after(memory);
-  return buffer.op() == Op::Buffer && buffer.param().name == kName;
-}
 
 std::vector<UOp> stageable_loads(const UOp& body) {
   std::vector<UOp> out;
@@ -279,7 +271,7 @@ UOp stage_sliding(const UOp& body, const Slides& s) {
   }
   int64_t n = 1;
   for (const int64_t size : sizes) n *= size;
-  const UOp scratch = scratch_buffer(next, value.dtype(), n, kName);
+  const UOp scratch = scratch_buffer(next, value.dtype(), n, "stage");
   const UOp filled = close_loops(store(index(scratch, position_at(copied, sizes)), value), loops);
   // That zeros are read is said by a gate, for sums to leave such steps out. In the innermost slide tiles
   // have all steps.
@@ -371,7 +363,7 @@ static UOp stage_inner(const UOp& body, const UOp& load, int access) {
   std::vector<int64_t> sizes;
   for (const UOp& at : copied) sizes.push_back(at.bounds().hi.as_i64() + 1);
   // The slot is unique in the body: range ids only grow.
-  const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), kName);
+  const UOp scratch = scratch_buffer(next, value.dtype(), plan.bytes / item_size(value.dtype()), "stage");
   const UOp copy = store(index(scratch, position_at(copied, sizes)), simplify(change_ranges(value, changes)));
   // What a gate depends on is looked at outside of the other loops.
   const UOp at = change_ranges(load.src(0), changes).src(1);

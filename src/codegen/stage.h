@@ -37,8 +37,6 @@ struct StagePlan {
 StagePlan plan_stage(const UOp& body, const UOp& load);
 // Operations on a loaded element that a copy of it would hold the result of.
 int64_t operations_on(const UOp& body, const UOp& load);
-// Whether the memory is such a copy.
-bool is_copy(const UOp& memory);
 // Clauses without which the value is 0, and that leave out so many steps of one of the loops, for each step
 // of the others, that shorten_sums does.
 std::vector<UOp> shortening_clauses(const UOp& value, std::span<const UOp> loops);

@@ -271,7 +271,7 @@ void Evaluator::warm() {
               .realize();
       const std::vector<Tensor> out = call(rows, tokens, input, Logits::Last);
       Tensor::realize(out);
-      if (has_copies()) restore(copy_state(), tokens);
+      if (!recurrent_.empty() || window_.kept) restore(copy_state(), tokens);
     }
   }
   clear();

@@ -86,7 +86,6 @@ class Evaluator {
   // Makes the state that of the longest reusable front of `tokens`, and returns its length.
   int64_t resume(std::span<const int32_t> tokens);
   void check(std::span<const int32_t> tokens) const;
-  bool has_copies() const { return !recurrent_.empty() || window_.kept; }
   Checkpoint copy_state();
   void save_checkpoint();
   // `tokens` is the text that the checkpoint is of, and becomes `live`.
